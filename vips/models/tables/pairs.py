@@ -13,7 +13,9 @@ inverse of its variance; I_jk is in one table only. The noise in I, r and N stay
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 import numpy as np
 
@@ -125,14 +127,34 @@ class Pairs:
         """The table of two columns, shape (m_row, m_column)."""
         return self.table[np.ix_(self.column == row, self.column == column)]
 
+    def noise(self, tables: Iterable[tuple[int, int, np.ndarray]], margins: np.ndarray) -> np.ndarray:
+        """Covariance of the noise in sums over cells of tables and of margins, shape (q, q).
+
+        Parameters
+        ----------
+        tables : iterable of (row, column, weights)
+            Two columns, and what the cells of their table count in each sum, shape (q, m_row, m_column).
+        margins : ndarray of shape (q, d)
+            What the counts of single levels count.
+        """
+        by_column = np.eye(len(self.margin_var))[self.column]
+        of_levels, of_size = margins.copy(), (margins @ (by_column / by_column.sum(axis=0))).sum(axis=1)
+        covariance = np.zeros((len(margins), len(margins)))
+        for row, column, weights in tables:
+            of_rows, of_columns, mean = weights.mean(axis=2), weights.mean(axis=1), weights.mean(axis=(1, 2))
+            inner = weights - of_rows[:, :, None] - of_columns[:, None, :] + mean[:, None, None]
+            inner = inner.reshape(len(inner), -1)
+            covariance += self.cell_var[row, column] * (inner @ inner.T)
+            of_levels[:, self.column == row] += of_rows
+            of_levels[:, self.column == column] += of_columns
+            of_size += mean
+        of_levels -= (of_levels @ (by_column / by_column.sum(axis=0)))[:, self.column]
+        covariance += (of_levels * self.margin_var[self.column]) @ of_levels.T
+        return covariance + self.size_var * np.outer(of_size, of_size)
+
     def variance_of(self, row: int, column: int, weights: np.ndarray) -> float:
         """Variance of the noise in the sum of the cells of a table times ``weights``, of its shape."""
-        of_rows, of_columns = weights.mean(axis=1), weights.mean(axis=0)
-        mean = weights.mean()
-        inner = weights - of_rows[:, None] - of_columns + mean
-        variance = self.cell_var[row, column] * np.square(inner).sum() + self.size_var * mean**2
-        variance += self.margin_var[row] * np.square(of_rows - mean).sum()
-        return float(variance + self.margin_var[column] * np.square(of_columns - mean).sum())
+        return float(self.noise([(row, column, weights[None])], np.zeros((1, len(self.column))))[0, 0])
 
     def covariance(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
         """Covariance of the noise in ``leftᵢᵀ M rightᵢ``, shape (q, q).
@@ -142,25 +164,12 @@ class Pairs:
         left, right : ndarray of shape (q, d)
             Numbers of the levels, of which a record has the sum over its levels.
         """
-        by_column = np.eye(len(self.margin_var))[self.column]
-        widths = by_column.sum(axis=0)
-        means = [values @ by_column / widths for values in (left, right)]
-        a, b = (values - mean[:, self.column] for values, mean in zip((left, right), means, strict=True))
-        # all columns but the own one
-        others = [(mean.sum(axis=1, keepdims=True) - mean)[:, self.column] for mean in means]
-        products = left * right
-        product_means = products @ by_column / widths
-        of_margins = a * others[1] + b * others[0] + products - product_means[:, self.column]
-        of_size = means[0].sum(axis=1) * means[1].sum(axis=1) - (means[0] * means[1]).sum(axis=1)
-        of_size += product_means.sum(axis=1)
-        covariance = (of_margins * self.margin_var[self.column]) @ of_margins.T
-        covariance += self.size_var * np.outer(of_size, of_size)
-        aa, bb, ab = (
-            np.einsum("ia,la,aj->ilj", one, other, by_column, optimize=True) for one, other in ((a, a), (b, b), (a, b))
+        at = [self.column == column for column in range(len(self.margin_var))]
+        tables = (
+            (j, k, left[:, at[j], None] * right[:, None, at[k]] + right[:, at[j], None] * left[:, None, at[k]])
+            for j, k in combinations(range(len(at)), 2)
         )
-        covariance += np.einsum("ilj,jk,ilk->il", aa, self.cell_var, bb, optimize=True)
-        covariance += np.einsum("ilj,jk,lik->il", ab, self.cell_var, ab, optimize=True)
-        return covariance
+        return self.noise(tables, left * right)
 
     def variances(self, rows: np.ndarray) -> np.ndarray:
         """Variance of the noise in each entry of ``rows M rowsᵀ``, shape (q, q).

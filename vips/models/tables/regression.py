@@ -21,7 +21,7 @@ import numpy as np
 from vips.core.exact.blas import eigh
 from vips.models.tables.pairs import Pairs
 
-__all__ = ["Effects", "linear"]
+__all__ = ["Effects", "Squares", "hidden_squares", "linear"]
 
 # Shares of the noise in A: its directions are at least so long in the root; and are shortened by so much in the covariance.
 _FLOOR, _CAUTION = 0.5, 0.35
@@ -85,7 +85,7 @@ def linear(
     mean = float(pairs.margins[at] @ target[at]) / max(pairs.size, 1.0)
     centred = np.where(at, target - mean, 0.0)
     units = np.append(np.maximum(np.abs(rows[:-1]).max(axis=1), 1e-300), 1.0)
-    hidden = np.append(_within(pairs, places, within), 0.0) / units**2
+    hidden = np.append(hidden_squares(pairs, places, within), 0.0) / units**2
     unit = float(np.abs(centred).max()) or 1.0
     effects = _in_units(pairs, rows / units[:, None], places, centred / unit, goal, hidden, records_like_one)
     change = unit / units
@@ -99,7 +99,7 @@ def _in_units(
     records_like_one: float,
 ) -> Effects:  # fmt: skip
     """The same of features and a target of about 1; ``hidden`` is what bins hide of the features' sums of squares."""
-    size, squares = max(pairs.size, 1.0), _Squares.of(pairs, rows, hidden)
+    size, squares = max(pairs.size, 1.0), Squares.of(pairs, rows, hidden)
     root = np.linalg.solve(squares.raised, rows @ pairs.table @ target)
     left = target - root @ rows
     total = max(target @ pairs.table @ target / size - (pairs.margins @ target / size) ** 2, _TINY)
@@ -115,7 +115,7 @@ def _in_units(
     return squares.effects(root, squares.shortened, covariance, np.sqrt(total))
 
 
-def _within(pairs: Pairs, places: Sequence[int], within: np.ndarray | float) -> np.ndarray:
+def hidden_squares(pairs: Pairs, places: Sequence[int], within: np.ndarray | float) -> np.ndarray:
     """Sum of squares of each feature that its bins hide."""
     return np.bincount(pairs.column, np.maximum(pairs.margins, 0.0) * within)[list(places)]
 
@@ -145,7 +145,7 @@ def _ratios(pairs: Pairs, rows: np.ndarray, places: Sequence[int], target: np.nd
 
 
 @dataclass(frozen=True)
-class _Squares:
+class Squares:
     """A, with directions that noise has made too short.
 
     Parameters
@@ -154,17 +154,20 @@ class _Squares:
         With directions that are long enough; and with those that look certain.
     scale : ndarray of shape (q,)
         Units of the features in which noise is about the same in all directions.
+    deviations : ndarray of shape (q,)
+        Of the features.
     spreads : ndarray of shape (q,)
-        Deviations of the features, at least half their range.
+        The same, at least half their range.
     """
 
     raised: np.ndarray
     shortened: np.ndarray
     scale: np.ndarray
+    deviations: np.ndarray
     spreads: np.ndarray
 
     @classmethod
-    def of(cls, pairs: Pairs, rows: np.ndarray, within: np.ndarray) -> _Squares:
+    def of(cls, pairs: Pairs, rows: np.ndarray, within: np.ndarray) -> Squares:
         A, variances = rows @ pairs.table @ rows.T - np.diag(within), pairs.variances(rows)
         scale = np.sqrt(np.maximum(np.diag(A), _SEEN * np.sqrt(np.diag(variances))) + _TINY)
         noises = np.sqrt((variances / np.outer(scale, scale) ** 2).sum(axis=1))
@@ -175,12 +178,13 @@ class _Squares:
         by_bins = np.square(vectors).T @ (within / scale**2)  # what bins hide in each direction
         raised, seen = np.maximum(values, np.maximum(_FLOOR * (noise + by_bins), _TINY)), np.maximum(values, 0.0)
         shortened = seen**3 / (seen**2 + (_CAUTION * noise + by_bins) ** 2 + _TINY**2)
-        spreads = np.sqrt(np.maximum(np.diag(A), 0.0) / max(pairs.size, 1.0))
+        deviations = np.sqrt(np.maximum(np.diag(A), 0.0) / max(pairs.size, 1.0))
         return cls(
             (vectors * raised) @ vectors.T * units,
             (vectors * shortened) @ vectors.T * units,
             scale,
-            np.maximum(spreads, np.maximum(0.5 * np.ptp(rows, axis=1), _TINY)),
+            deviations,
+            np.maximum(deviations, np.maximum(0.5 * np.ptp(rows, axis=1), _TINY)),
         )
 
     def effects(self, root: np.ndarray, known: np.ndarray, covariance: np.ndarray, usual: float) -> Effects:

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._support.arguments import arguments, whole
 from vips._support.extras import imported
 from vips._support.printable import listed
-from vips._support.validation import check_integer, check_level, levels_to_user
+from vips._support.validation import check_choice, check_integer, check_level, levels_to_user
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.plan import PrivacyPlan
@@ -40,6 +40,7 @@ from vips.model import ConjugateExponentialModel
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.components import tables
 from vips.models.tables.columns import Answers, Bins, columns_declared
+from vips.models.tables.logistic import N_ROWS, logistic
 from vips.models.tables.mixture import Mixture, fitted
 from vips.models.tables.pairs import Pairs
 from vips.models.tables.regression import linear
@@ -462,8 +463,10 @@ class PrivateTable(ConjugateExponentialModel):
         index = pd.MultiIndex.from_tuples([(names[j], names[k]) for j, k in rows], names=["column", "other"])
         return self._framed(_limits("correlation", values, std, z, -1.0, 1.0), index)
 
-    def regress(self, target, features: Sequence | None = None, level: float = 0.95) -> pd.DataFrame:
-        """Least squares of a column on others: a linear regression, whose intervals know the noise.
+    def regress(
+        self, target, features: Sequence | None = None, level: float = 0.95, *, kind: str = "linear"
+    ) -> pd.DataFrame:
+        """A regression of a column on others, whose intervals know the noise.
 
         Parameters
         ----------
@@ -474,6 +477,8 @@ class PrivateTable(ConjugateExponentialModel):
             Categories are compared with the one that was released as the most frequent. Sums of two columns are those of
             records with both answers, as if others were missing at random.
         level : float
+        kind : {"linear", "logistic"}
+            Least squares; or log odds of the second of two answers, which take a few seconds.
 
         Returns
         -------
@@ -491,10 +496,10 @@ class PrivateTable(ConjugateExponentialModel):
         check_level(level)
         place, z = self._place(target), _quantile(level)
         goal = self._numbers(place)
-        if goal is None:
-            raise ValueError(
-                f"Column {target!r} holds more than two categories: a regression needs numbers, or two answers."
-            )
+        check_choice("kind", kind, ("linear", "logistic"))
+        if goal is None or (kind == "logistic" and isinstance(self._learnt_columns()[place], Bins)):
+            holds, needs = ("numbers", "") if goal is not None else ("more than two categories", "numbers, or ")
+            raise ValueError(f"Column {target!r} holds {holds}: a {kind} regression needs {needs}two answers.")
         others = [self._place(name) for name in (features if features is not None else self._names())]
         others = [j for j in others if j != place or features is not None]
         if place in others or not others:
@@ -505,7 +510,13 @@ class PrivateTable(ConjugateExponentialModel):
         pairs = self._pairs().among(is_counted)
         rows, of_columns, names, centre = self._features(pairs, is_counted, others)
         within = np.concatenate([column.within for column in self._learnt_columns()])
-        effects = linear(pairs, rows, of_columns, goal, place, within, self._records_like_one()).from_origin(centre)
+        asked = pairs, rows, of_columns, goal, place, within, self._records_like_one()
+        if kind == "linear":
+            effects = linear(*asked)
+        else:
+            drawn = self._mixture_of_fit().drawn(N_ROWS, self._starts(), np.random.default_rng(0))
+            effects = logistic(*asked, drawn + self._starts()[:-1])
+        effects = effects.from_origin(centre)
         is_hidden = effects.is_hidden | np.isin([*of_columns, -1], lost) | (place in lost)
         values, std = (
             np.where(is_hidden, np.nan, numbers) for numbers in (effects.estimate, np.sqrt(np.diag(effects.covariance)))
@@ -536,7 +547,7 @@ class PrivateTable(ConjugateExponentialModel):
         check_is_fitted(self, "last_posterior_")
         check_integer("n_samples", n_samples, 0)
         rng, starts, columns = as_generator(random_state), self._starts(), self._learnt_columns()
-        mixture = self.once("mixture", self._mixture)
+        mixture = self._mixture_of_fit()
         if given:
             mixture = mixture.given([self._level(name, answer) for name, answer in given.items()], starts)
         levels = mixture.drawn(n_samples, starts, rng)
@@ -680,6 +691,9 @@ class PrivateTable(ConjugateExponentialModel):
         var *= np.where(np.eye(len(squares), dtype=bool), 1.0, 0.5)
         factors = np.sqrt(squares)[column]
         return Pairs.of(totals / np.outer(factors, factors), column, var, noise_std**2)
+
+    def _mixture_of_fit(self) -> Mixture:
+        return self.once("mixture", self._mixture)
 
     def _mixture(self) -> Mixture:
         """Fitted to the pairs; a level of missing cells that is not declared is none of its answers."""
