@@ -47,8 +47,8 @@ def deviations(epsilon, n, seed):
         PrivateTable(columns=COLUMNS, privacy=budget).fit(people(n, seed)).regress("ill", kind="logistic").iloc[:-1]
     )
     true, errors = maximum_likelihood(POPULATION, effects.index)
-    own = (effects["upper"] - effects["lower"]) / (2.0 * 1.96)
-    return (effects["effect"] - true) / own, own / (errors * np.sqrt(len(POPULATION) / n))
+    stds = (effects["upper"] - effects["lower"]) / (2.0 * 1.96)
+    return (effects["effect"] - true) / stds, stds / (errors * np.sqrt(len(POPULATION) / n))
 
 
 def test_without_noise_effects_are_those_of_maximum_likelihood_and_so_are_their_limits():

@@ -5,9 +5,9 @@ With features x, sums over the levels of a record, and y of two answers, the sco
     S(β) = Σ x y - Σ x σ(xᵀβ)
 
 Its first sum is one of pairs. The second one is averaged over a law of the features' levels that has the released pairs: rows
-of the mixture with weights w = exp(F λ), F their indicators of pairs, such that Fᵀw is what was released, up to noise.
-Of all weights these are the nearest to equal ones (raking; Deming and Stephan, 1940), and what a law says beyond pairs hardly
-moves S. B, the least squares of x σ on F under the law, says how noise in pairs moves the average:
+of the mixture with weights w = exp(F λ), F their indicators of pairs, such that Fᵀw is what was released, up to noise. These
+weights are the nearest to equal ones (raking; Deming and Stephan, 1940), and what a law says beyond pairs hardly moves S. B,
+the least squares of x σ on F under the law, says how noise in pairs moves the average:
 
     Cov S = Cov of the noise in Σ x y - Bᵀ Fᵀw  +  κ Σ w r rᵀ  +  Σ w x xᵀ σ (1 - σ),    r = x σ - Bᵀ F
 
@@ -238,7 +238,7 @@ class _Score:
         )
 
     def covariance(self, root: np.ndarray, records_like_one: float) -> np.ndarray:
-        """Of S, shape (q, q)."""
+        """Covariance of S, shape (q, q)."""
         pairs, law = self.pairs, self.law
         values = self.x * expit(self.x @ root)[:, None]
         loads = law.loads(values)
@@ -253,7 +253,7 @@ class _Score:
         return self._noise(loads.T) + records_like_one * sampling + 1e-6 * np.eye(len(root))
 
     def _noise(self, loads: np.ndarray) -> np.ndarray:
-        """Of Σ x y less the sums of pairs by which ``loads`` (q, n_cells) tell Σ x σ."""
+        """Covariance of the noise in Σ x y less the sums of pairs by which ``loads`` (q, n_cells) tell Σ x σ."""
         pairs, q = self.pairs, len(loads)
         margins, first, tables = np.zeros((q, len(pairs.column))), 0, []
         for j, k, *at in self.law.tables:
