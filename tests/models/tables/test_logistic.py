@@ -41,7 +41,7 @@ POPULATION = people(400_000, 1)
 
 
 def deviations(epsilon, n, seed):
-    """Of the effects of a private table from those of all people, over their own deviations and over maximum likelihood's."""
+    """Effects of a private table less those of all people, over their deviations; and these over maximum likelihood's."""
     budget = PrivacyBudget(epsilon, 1e-6) if epsilon else None
     effects = (
         PrivateTable(columns=COLUMNS, privacy=budget).fit(people(n, seed)).regress("ill", kind="logistic").iloc[:-1]
