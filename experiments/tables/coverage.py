@@ -105,14 +105,13 @@ def log_odds(people: pd.DataFrame, everybody: PrivateTable, features: list[str])
             names.append(name)
     model = LogisticRegression(C=1e4, max_iter=1000, solver="newton-cholesky")
     model.fit(np.hstack(parts).astype(np.float64), people["income"] == "high")
-    found = dict(zip(names, model.coef_[0], strict=True))
-    effects = {}
-    for key, effect in found.items():
+    coefficients, effects = dict(zip(names, model.coef_[0], strict=True)), {}
+    for key, effect in coefficients.items():
         if not isinstance(key, tuple):
             effects[key] = effect
             continue
-        others = (other for other in found if isinstance(other, tuple) and other[0] == key[0] and other != key)
-        effects |= {f"{key[0]}: {key[1]} vs {other[1]}": effect - found[other] for other in others}
+        others = (other for other in coefficients if isinstance(other, tuple) and other[0] == key[0] and other != key)
+        effects |= {f"{key[0]}: {key[1]} vs {other[1]}": effect - coefficients[other] for other in others}
     return pd.DataFrame({"effect": effects}).query("abs(effect) < @FARTHEST")
 
 

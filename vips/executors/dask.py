@@ -14,6 +14,7 @@ from contextlib import contextmanager
 
 import dask
 from distributed import CancelledError, Client, KilledWorker, wait
+from distributed.comm import CommClosedError
 from distributed.scheduler import NoValidWorkerError
 
 from vips.core.execution.base import ATTEMPTS, Executor, Workers, added_in_order
@@ -68,7 +69,7 @@ class ClusterWorkers(Workers):
                 return self._attempt(task, sampler)
             except (SourceError, InvalidRecordError, PartitionError):
                 raise
-            except CancelledError:  # a lost worker had the only copy of some data
+            except (CancelledError, CommClosedError):  # a lost worker had the only copy of some data, or was to get one
                 self._partitions = None
                 continue
             except KilledWorker as error:
