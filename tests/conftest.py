@@ -117,7 +117,7 @@ MANY = {name: getattr(match, name) for name in FEW}
 
 # The same, and iterations of EM, in tests that ask what a posterior depends on, not what it tells.
 FEW_ITERATIONS = {
-    "markov.pairs": {"_RESTARTS": 3, "_ITERATIONS": 10, "_FURTHER": 20},
+    "markov.start": {"_RESTARTS": 3, "_ITERATIONS": 10, "_FURTHER": 20},
     "dynamics.start": {"_ITERATIONS": 20, "_AGAIN": 10, "_OPENING": 20},
     "dynamics.contract": {"_STEPS_OF_EM": 20},
     "components.matching.match": {

@@ -24,8 +24,7 @@ from vips.models.components.matching.steps import kept_steps
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.matching import match_of, matched_system
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
-from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
-from vips.models.dynamics.unseen import forecasts, samples
+from vips.models.dynamics.smoothing import filtered, forecasts, samples, smoothed, smoothed_whole
 from vips.models.dynamics.variational import spread_of
 from vips.parts import Part, indexed
 

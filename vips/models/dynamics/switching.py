@@ -21,14 +21,15 @@ from vips.expfam import DiagonalGaussian
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.statistics import moment_blocks
-from vips.models.dynamics.switching_denoising import repaired, view
 from vips.models.dynamics.switching_posterior import (
     Inferred,
     SwitchingPosterior,
     inferred,
     next_switching,
+    repaired,
     switching_blocks,
     switching_statistics,
+    view,
 )
 from vips.parts import Part
 

@@ -11,8 +11,7 @@ from scipy.special import softmax
 
 from vips._support.alignment import align
 from vips.expfam import Draws
-from vips.models._gaussians.matching import at_chart, chart_of
-from vips.models._gaussians.posterior import MixturePosterior
+from vips.models._gaussians.posterior import MixturePosterior, at_chart, chart_of
 from vips.models.components.matching.charts import Chart, Simplexes
 from vips.models.components.matching.match import ChartMatch, best_match, check_told
 from vips.models.components.matching.simulator import levels_at, weights_in

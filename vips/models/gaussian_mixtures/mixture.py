@@ -13,8 +13,8 @@ from vips._support.validation import check_integer
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.sums.gaussians import MixtureStatistics
 from vips.expfam import Dirichlet
-from vips.models._gaussians.evidence import divergence
 from vips.models._gaussians.posterior import MixturePosterior
+from vips.models._gaussians.update import divergence
 from vips.models._starts import lost, warn_of_floor
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.parts import Part, last_of

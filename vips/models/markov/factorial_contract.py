@@ -24,10 +24,9 @@ from vips.models._scales import blocks_of_least_cost
 from vips.models._sequences import SequenceModel
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
-from vips.models.markov.factorial_denoising import view
 from vips.models.markov.factorial_inference import factorial_statistics, inferred_chains
 from vips.models.markov.factorial_matching import MOST_JOINT, FactorialSimulator
-from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, next_emissions
+from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, next_emissions, view
 from vips.models.markov.matching import drawn_states
 
 __all__ = ["FactorialChainModel"]

@@ -21,7 +21,6 @@ from vips.models import _typical as typical
 from vips.models._centred import look_at_columns, place
 from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
-from vips.models._gaussians.evidence import divergence_of_components
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models._gaussians.splitting import (
     GROWING,
@@ -33,15 +32,15 @@ from vips.models._gaussians.splitting import (
     step_size_of_all,
 )
 from vips.models._gaussians.transport import carried
-from vips.models._gaussians.update import Moments, Priors, next_posterior
+from vips.models._gaussians.update import Moments, Priors, divergence_of_components, next_posterior
 from vips.models._scales import blocks_of_least_cost
 from vips.models._starts import best_start
 from vips.models.components.numbers import Numbers, standard_numbers
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, densities
 from vips.models.markov.hidden import HiddenMarkovModel
 from vips.models.markov.matching import VectorSimulator
-from vips.models.markov.pairs import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.posterior import order_of_mask, private_chain, private_counts
+from vips.models.markov.start import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed
 from vips.report.unread import Seen
@@ -186,7 +185,7 @@ class GaussianHMM(HiddenMarkovModel):
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """In a private fit moments of all steps, then counts of neighbouring steps in bins, from which the states are computed
-        (``pairs.py``), then the states. Where columns are many, one state is split instead."""
+        (``start.py``), then the states. Where columns are many, one state is split instead."""
         if not self.is_private:
             return [FitPhase("states", n_steps, step_size=self.step_size, **self._moments())]
         if self._counts_pairs():

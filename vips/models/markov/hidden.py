@@ -45,7 +45,6 @@ from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.markov import kernels
 from vips.models.markov.matching import ChainSimulator, ColumnSimulator, drawn_states
-from vips.models.markov.pairs import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.posterior import (
     FORBIDDEN,
     ChainPosterior,
@@ -54,6 +53,7 @@ from vips.models.markov.posterior import (
     private_chain,
     private_counts,
 )
+from vips.models.markov.start import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
 from vips.report.unread import Seen
@@ -154,7 +154,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """In a private fit counts of each column in bins; then counts of neighbours in fewer bins, which hold about as many
-        steps each, from which the states are computed (``pairs.py``); then the states."""
+        steps each, from which the states are computed (``start.py``); then the states."""
         states = {
             "blocks": list(self._blocks_of_states()),
             "step_size": self.step_size,

@@ -21,9 +21,9 @@ import numpy as np
 from vips.core.exact.rowwise import rowwise_product
 from vips.core.sums.classes import ClassStatistics
 from vips.expfam import Dirichlet, Draws
+from vips.models.components import kernels
 from vips.models.components.columns import Columns, Posteriors
 from vips.models.components.component import Frame
-from vips.models.mixtures import kernels
 
 __all__ = ["ClassPosterior", "Tables", "inferred"]
 
