@@ -82,16 +82,18 @@ def relation(report: PrivacyReport) -> str:
 
 
 def whose(report: PrivacyReport | None) -> str | None:
-    """Whose shares and effects a fit with several rows of a person is about; None where nobody has several."""
+    """Whose shares and effects a fit with several rows of a person is about; None where nobody has several. Ordinary fits count
+    rows alike."""
     declared = [] if report is None else [text for release in report.releases for text in release.declared]
     if report is None or not is_group(report.unit) or any(OF_ONE_PERSON in text for text in declared):
         return None
-    return f"of each {noun_of(report.unit)}" if report.plan.max_rows_per_group is None else "of rows"
+    counts_persons = report.plan.is_private and report.plan.max_rows_per_group is None
+    return f"of each {noun_of(report.unit)}" if counts_persons else "of rows"
 
 
 def who_counts(report: PrivacyReport) -> tuple[str, ...]:
     """The same in a sentence, and why."""
-    if not (people := whose(report)):
+    if not report.plan.is_private or not (people := whose(report)):
         return ()
     if (rows := report.plan.max_rows_per_group) is not None:
         return (

@@ -12,7 +12,7 @@ from vips import BayesianGaussianMixture, LatentClassAnalysis, PrivacyPlan
 from vips.core.units import unit_of_group
 from vips.models.components.matching import match, steps
 from vips.models.components.matching.persons import most_factor, ways_of
-from vips.models.gaussian_mixtures.matching import MixtureSimulator
+from vips.models.gaussian_mixtures.matching import GaussianSimulator
 from vips.models.mixtures.matching import ClassSimulator
 
 PLAN = PrivacyPlan.from_epsilon(
@@ -25,7 +25,7 @@ NORMS = np.random.default_rng(0).uniform(0.2, 1.5, 400)
 @pytest.fixture(scope="module", autouse=True)
 def enough_simulated_records():
     with pytest.MonkeyPatch.context() as patch:
-        for simulator in (ClassSimulator, MixtureSimulator):
+        for simulator in (ClassSimulator, GaussianSimulator):
             patch.setattr(simulator, "sizes", (3_000, 8_000, 2_000))
         yield
 

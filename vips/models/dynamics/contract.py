@@ -177,10 +177,6 @@ class DynamicsModel(SequenceModel):
 
     # -- users --------------------------------------------------------------------------------------------------
 
-    def score(self, X, lengths=None) -> float:
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, lengths).mean())
-
     @property
     def observation_matrix_(self) -> np.ndarray:
         """C, shape (n_features, K)."""

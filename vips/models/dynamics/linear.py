@@ -187,11 +187,7 @@ class LinearDynamicalSystem(DynamicsModel):
         means_and_ends = forecasts(self._read(X, lengths), self.posterior_.systems(), n_steps, level)
         return tuple(forecast_frame(X, values) for values in means_and_ends)
 
-    # -- likelihood and synthetic sequences -----------------------------------------------------------------------
-
-    def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Log likelihood of each sequence, in nats, shape (n_sequences,)."""
-        return self._log_likelihood(self.sequences_of(X, lengths))
+    # -- synthetic sequences --------------------------------------------------------------------------------------
 
     def sample(
         self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object = None

@@ -173,7 +173,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         -------
         matplotlib.axes.Axes
         """
-        from vips.models._sequence_plot import plot_sequences
+        from vips.models._pictures import plot_sequences
 
         return plot_sequences(self, X, lengths, self._regime_names(), ax)
 
@@ -185,10 +185,6 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     def transform(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Means of the states given whole sequences, shape (n_steps, K)."""
         return self.smooth(X, lengths)[0]
-
-    def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Lower bound of the log likelihood of each sequence, in nats, shape (n_sequences,)."""
-        return self._inferred(X, lengths).bound
 
     def sample(
         self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object
@@ -261,7 +257,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         return inferred(self._read(X, lengths), self.posterior_, self.max_iter)
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
-        return self.score_samples(records)
+        return self._inferred(records).bound
 
 
 def _label(columns: list[str], index: tuple[int, ...]) -> str:

@@ -7,7 +7,6 @@ z_n | w ~ Categorical(w),   x_n | z_n = k ~ N(μ_k, (u_nk Λ_k)⁻¹)        u_n
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from functools import partial
 from typing import Any
 
@@ -18,7 +17,6 @@ from vips._support.arguments import arguments, choice, function_of_step, number,
 from vips._support.validation import check_max_norm
 from vips.core.exact.rowwise import scaled_rows
 from vips.core.phases import FitPhase
-from vips.core.plan import PrivacyPlan
 from vips.core.records.source import DataSource
 from vips.core.sums import Block, RecordStatistics
 from vips.core.sums.gaussians import MixtureStatistics
@@ -41,9 +39,7 @@ from vips.models._mixture import Mixture
 from vips.models._scales import blocks_of_least_cost
 from vips.models._starts import best_start, clusters
 from vips.models._variance_ratios import WITH_SQUARES, matched_blocks
-from vips.models.components.matching.match import Match
-from vips.models.components.matching.steps import kept_steps
-from vips.models.gaussian_mixtures.matching import MixtureSimulator, match_of, matched_components
+from vips.models.gaussian_mixtures.matching import GaussianSimulator, matched_components
 
 __all__ = ["GaussianMixtureModel"]
 
@@ -74,8 +70,6 @@ class GaussianMixtureModel(Mixture):
     on_invalid: str = "drop"
 
     name_of_score = "log density"
-    _unlisted = ("simulator",)
-    exact_rows = True
     exact_noise = ("count",)
 
     def check_parameters(self) -> None:
@@ -133,20 +127,12 @@ class GaussianMixtureModel(Mixture):
             FitPhase("components", n_left, step_size=partial(step_size_of_all, self, bool(growing), n_left), **moments),
         ]
 
-    def kept_steps(self, n_steps: int) -> Collection[int]:
-        return kept_steps(self, n_steps)
-
     def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
         K, d = self.n_components, typical.n_columns(self, n_features)
         return typical.vectors(self.max_norm, typical.members(n_records, K, rng), K, d, rng), None
 
-    def to_match(self) -> Match:
-        priors = self._priors()
-        return match_of(self.simulator(), priors.concentration, (priors.mean_precision, priors.dof))
-
-    def simulator(self) -> MixtureSimulator:
-        """Simulator of records like those of a private fit."""
-        return MixtureSimulator(self)
+    def simulator(self) -> GaussianSimulator:
+        return GaussianSimulator(self, self._priors())
 
     def to_noise_aware_posterior(self) -> MixturePosterior:
         return matched_components(self.match(), self.last_posterior_)
@@ -170,10 +156,6 @@ class GaussianMixtureModel(Mixture):
         """1, the norm of a record at its component: others weigh less in a private fit; with weights their squares, too."""
         longer = WITH_SQUARES if self.weighs_records else 1.0
         return longer * (1.0 + 1e-8) if self.is_private else np.inf
-
-    def default_plan(self, n_records: int) -> PrivacyPlan:
-        """Full-batch steps until the components have settled, at most 500."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     def default_chunk_size(self) -> int:
         return int(np.clip(_CHUNK // (self.n_columns + 3 * self.n_components), 256, 16384))

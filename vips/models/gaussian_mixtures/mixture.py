@@ -217,7 +217,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         ValueError
             If a column does not exist.
         """
-        from vips.models.gaussian_mixtures.plot import plot_ellipses
+        from vips.models._pictures import plot_ellipses
 
         check_is_fitted(self, "last_posterior_")
         names = self.column_names()

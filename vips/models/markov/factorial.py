@@ -116,15 +116,14 @@ class FactorialHMM(FactorialChainModel):
 
     def predict_proba(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Probabilities of the states of each chain at each step, shape (n_steps, M, K); in a data frame M * K columns."""
-        shares = self._inferred(X, lengths).shares
+        shares = self._inferred(self.sequences_of(X, lengths)).shares
         names = [f"chain {m}, {state}" for m in range(self.n_chains) for state in self.state_names()]
         return step_frame(X, shares.reshape(len(shares), self.n_chains, self.n_components), names)
 
     def predict(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """The most probable path of each chain (Viterbi) given the others' expected states, shape (n_steps, M)."""
-        records, K = self._read(X, lengths), self.n_components
-        posterior = self._at_means()
-        inference = inferred_chains(records, posterior, self.max_iter)
+        records, K, posterior = self.sequences_of(X, lengths), self.n_components, self._at_means()
+        inference = self._inferred(records)
         logs = [np.log(np.maximum(probabilities, _LEAST)) for probabilities in posterior.chain]
         states = np.empty((len(records.values), self.n_chains), np.int64)
         path, log_probability = np.empty(len(states), np.int64), np.empty(len(records))
@@ -133,14 +132,6 @@ class FactorialHMM(FactorialChainModel):
             kernels.best_paths(records.offsets, logs[0][m], logs[1][m], log_likely, path, log_probability)
             states[:, m] = path
         return step_frame(X, states, [f"chain {m}" for m in range(self.n_chains)])
-
-    def score(self, X, lengths=None) -> float:
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, lengths).mean())
-
-    def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Lower bound of the log likelihood of each sequence at the posterior's means, in nats, shape (n_sequences,)."""
-        return self._inferred(X, lengths).bound
 
     def sample(
         self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object
@@ -284,16 +275,12 @@ class FactorialHMM(FactorialChainModel):
         """Share of the steps that each chain spends in each state, shape (M, K)."""
         return long_run(self.transmat_)
 
-    def _inferred(self, X, lengths=None) -> Inferred:
-        return inferred_chains(self._read(X, lengths), self._at_means(), self.max_iter)
+    def _inferred(self, records: Sequences) -> Inferred:
+        return inferred_chains(self._usable(records), self._at_means(), self.max_iter)
 
     def _at_means(self) -> FactorialPosterior:
         check_is_fitted(self, "last_posterior_")
         return replace(self.posterior_, plug_in=True)
 
-    def _read(self, X, lengths=None) -> Sequences:
-        """Sequences as a user passes them."""
-        return self._usable(self.sequences_of(X, lengths))
-
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
-        return inferred_chains(self._usable(records), self._at_means(), self.max_iter).bound
+        return self._inferred(records).bound

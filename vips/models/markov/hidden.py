@@ -472,14 +472,6 @@ class HiddenMarkovModel(SequenceModel):
 
     # -- methods for users --------------------------------------------------------------------------------------
 
-    def score(self, X, lengths=None) -> float:
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, lengths).mean())
-
-    def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Log likelihood of each sequence at the posterior's means, in nats, shape (n_sequences,)."""
-        return self._log_likelihood(self.sequences_of(X, lengths))
-
     def bic(self, X, lengths=None) -> float:
         """Bayesian information criterion of an ordinary fit on its sequences, as in hmmlearn: smaller is better."""
         records = self.sequences_of(X, lengths)
@@ -619,7 +611,7 @@ class HiddenMarkovModel(SequenceModel):
         -------
         matplotlib.axes.Axes
         """
-        from vips.models.markov.plot import plot_transitions
+        from vips.models._pictures import plot_transitions
 
         return plot_transitions(self.transmat_, self.shares_, self.startprob_, self.state_names(), ax)
 
@@ -638,10 +630,10 @@ class HiddenMarkovModel(SequenceModel):
         -------
         matplotlib.axes.Axes
         """
-        from vips.models.markov.plot import plot_emissions
+        from vips.models._pictures import plot_shades
 
         values, rows, label = self._emissions(names, n_rows)
-        return plot_emissions(values, rows, self.state_names(), label, ax)
+        return plot_shades(values, rows, self.state_names(), label, ax, of="plot_emissions()")
 
     def plot_sequences(self, X, lengths=None, ax: Axes | None = None) -> Axes:
         """A picture of these sequences, coloured by their most probable states. It shows these records, and is not private.
@@ -650,7 +642,7 @@ class HiddenMarkovModel(SequenceModel):
         -------
         matplotlib.axes.Axes
         """
-        from vips.models._sequence_plot import plot_sequences
+        from vips.models._pictures import plot_sequences
 
         return plot_sequences(self, X, lengths, self.state_names(), ax)
 

@@ -104,7 +104,7 @@ def compare(
     pairs = [(part, others[part.name]) for part in parts if part.name in others]  # scales of a prior may be in one only
     rng, sources = as_generator(random_state), Sources.of(private, baseline)
     names, notes = (_described(reports[0], "private fit"), _described(reports[1], "private baseline")), []
-    counted = [who_counts(report) if report.plan.is_private else () for report in reports]
+    counted = [who_counts(report) for report in reports]
     for which, model, whose in (("private fit", private, counted[0]), ("baseline", baseline, counted[1])):
         if counted[0] != counted[1]:
             notes += [f"in the {which}, {text[0].lower()}{text[1:]}." for text in whose]
