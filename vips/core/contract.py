@@ -301,6 +301,10 @@ class Contract(ABC):
         """What each phase of a fit releases, and what else does, in words."""
         return released_in(phases_of(self, self.plan_of_fit().n_steps)) + others
 
+    def described(self, follows: str, *declared: str) -> dict:
+        """What :meth:`describe` gives of a fit whose phases say what they release, from which this follows."""
+        return {"unit": self.unit, "released": self.released(follows), "declared_public": declared}
+
     def check_values(self, X: Any, y: Any) -> None:  # noqa: B027
         """Further checks of the values in a non-private fit; may raise, and name values."""
 

@@ -47,7 +47,7 @@ class Headline:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
-        return {name: getattr(self, name) for name in self._parameters}
+        return {name: np.asarray(getattr(self, name)) for name in self._parameters}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:

@@ -159,15 +159,12 @@ class DynamicsModel(SequenceModel):
         return w * (2 * p) ** 2 + 2 * p * w + p * (K + 1) ** 2
 
     def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior"),
-            "declared_public": (
-                f"max_norm = {self._ball() if self.max_norm else np.inf:g}: longer steps are scaled down to it",
-                f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
-                "n_components and all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence the posterior",
+            f"max_norm = {self._ball() if self.max_norm else np.inf:g}: longer steps are scaled down to it",
+            f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
+            "n_components and all other constructor arguments",
+        )
 
     def bound(self, records, posterior: DynamicsPosterior) -> float:
         """Log likelihood of these records with EM, evidence lower bound of records and parameters with variational Bayes; for

@@ -292,15 +292,12 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     # -- comparisons --------------------------------------------------------------------------------------------
 
     def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior of shares, means and covariances"),
-            "declared_public": (
-                f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
-                f"number of columns: {self.n_features_in_}",
-                "n_components, priors and all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence the posterior of shares, means and covariances",
+            f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
+            f"number of columns: {self.n_features_in_}",
+            "n_components, priors and all other constructor arguments",
+        )
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Shares and means of the components, given their expected precisions."""

@@ -226,15 +226,12 @@ class FactorialHMM(FactorialChainModel):
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
     def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior of all of them"),
-            "declared_public": (
-                f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
-                f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
-                "n_chains, n_components, priors and all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence the posterior of all of them",
+            f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
+            f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
+            "n_chains, n_components, priors and all other constructor arguments",
+        )
 
     # -- comparisons and helpers ----------------------------------------------------------------------------------
 

@@ -420,11 +420,11 @@ class HiddenMarkovModel(SequenceModel):
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released(f"hence the posterior of {self.parameters_in_words}"),
-            "declared_public": (*self.declared(), "n_components, masks, priors and all other constructor arguments"),
-        }
+        follows, others = (
+            f"hence the posterior of {self.parameters_in_words}",
+            "n_components, masks, priors and all other",
+        )
+        return self.described(follows, *self.declared(), f"{others} constructor arguments")
 
     def bound(self, records: Sequences, posterior: ChainPosterior) -> float:
         """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""

@@ -140,14 +140,11 @@ class LatentClasses(Mixture):
         n_columns = {kind.words: sum(column.kind is kind for column in declared) for kind in KINDS}
         columns = ", ".join(f"{n} columns of {words}" for words, n in n_columns.items() if n)
         n_levels = sum(len(column.values) for column in declared if column.kind is Categories)
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior of the classes"),
-            "declared_public": (
-                f"{columns}, {n_levels} categories in all" if n_levels else columns,
-                "n_components, priors and all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence the posterior of the classes",
+            f"{columns}, {n_levels} categories in all" if n_levels else columns,
+            "n_components, priors and all other constructor arguments",
+        )
 
     def bound(self, records, posterior: ClassPosterior) -> float:
         """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""

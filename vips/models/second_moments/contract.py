@@ -123,16 +123,13 @@ class SecondMomentModel(ConjugateExponentialModel):
         return max(64, 4_000_000 // max(self.n_columns, 1))
 
     def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior"),
-            "declared_public": (
-                f"max_norm = {self.max_norm or np.inf:g}: longer rows weigh less",
-                f"number of columns: {self.n_features_in_}",
-                *self._declared(),
-                "all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence the posterior",
+            f"max_norm = {self.max_norm or np.inf:g}: longer rows weigh less",
+            f"number of columns: {self.n_features_in_}",
+            *self._declared(),
+            "all other constructor arguments",
+        )
 
     def _declared(self) -> tuple[str, ...]:
         return ()

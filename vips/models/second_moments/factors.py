@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -50,6 +50,8 @@ class FactorPosterior(DiagonalGaussian):
         After each iteration; infinite after the last.
     """
 
+    _parameters = "mean", "precision", "count", "total_variance", "log_likelihoods"
+
     def __init__(self, mean, precision, count=0.0, total_variance=0.0, log_likelihoods=()) -> None:
         super().__init__(mean, precision)
         self.count, self.total_variance = float(count), float(total_variance)
@@ -64,14 +66,6 @@ class FactorPosterior(DiagonalGaussian):
         curve[: len(estimate.log_likelihoods)] = estimate.log_likelihoods
         total = np.trace(data.scatter) / max(data.count - 1.0, 1.0)
         return cls(stacked(estimate, data.mean), count / np.maximum(variances, 1e-100), data.count, total, curve)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        numbers = {"count": np.array(self.count), "total_variance": np.array(self.total_variance)}
-        return super().to_arrays() | numbers | {"log_likelihoods": self.log_likelihoods}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> FactorPosterior:
-        return cls(*(arrays[name] for name in ("mean", "precision", "count", "total_variance", "log_likelihoods")))
 
 
 @arguments

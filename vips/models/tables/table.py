@@ -303,14 +303,11 @@ class PrivateTable(ConjugateExponentialModel):
 
     def describe(self) -> dict:
         n_levels = sum(len(column.labels) for column in self.readable_columns())
-        return {
-            "unit": self.unit,
-            "released": self.released("hence shares, means, regressions and synthetic rows"),
-            "declared_public": (
-                f"{len(self._names())} columns with {n_levels} answers in all, missing cells included",
-                "columns, n_bins, rules and all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence shares, means, regressions and synthetic rows",
+            f"{len(self._names())} columns with {n_levels} answers in all, missing cells included",
+            "columns, n_bins, rules and all other constructor arguments",
+        )
 
     def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, None]:
         columns = self.readable_columns()
