@@ -109,3 +109,7 @@ class Dirichlet(Headline):
         tail = 0.5 * (1.0 - level)
         lower, upper = (betaincinv(self.concentration, remainder, p) for p in (tail, 1.0 - tail))
         return lower, upper
+
+    def taken(self, places: np.ndarray) -> Dirichlet:
+        """The distributions at these places along the first axis."""
+        return Dirichlet(self.concentration[places])
