@@ -33,7 +33,7 @@ from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
-from vips.models.belief_networks.parts import network_parts
+from vips.models.belief_networks.posterior import network_parts
 from vips.parts import Score, average
 
 if TYPE_CHECKING:

@@ -107,6 +107,8 @@ class Counts(Kind):
     def n_columns(self) -> int:
         return len(self.max_count)
 
+    n_free = n_columns
+
     @property
     def width(self) -> int:
         return 2 * len(self.max_count)
@@ -114,10 +116,6 @@ class Counts(Kind):
     @cached_property
     def bins(self) -> Bins:
         return self.own_bins or bins_of_counts(self.max_count, _BINS)
-
-    @property
-    def n_free(self) -> int:
-        return self.n_columns
 
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")

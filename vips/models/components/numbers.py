@@ -171,9 +171,7 @@ class Numbers(Kind):
     def n_free(self) -> int:
         return 2 * self.n_columns
 
-    @property
-    def n_values(self) -> int:
-        return 2 * self.n_columns
+    n_values = n_free
 
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")

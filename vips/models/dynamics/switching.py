@@ -18,6 +18,7 @@ from vips.core.sums import Block, RecordStatistics
 from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
 from vips.expfam import DiagonalGaussian
+from vips.models.components.matching.simulator import levels_at
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.statistics import moment_blocks
@@ -199,8 +200,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         roots, first = np.linalg.cholesky(of.moves_cov), np.linalg.cholesky(shared.start_cov)
         for t in range(int(lengths.max(initial=0))):  # all sequences at once
             here = offsets[:-1][lengths > t] + t
-            below = np.cumsum(of.regime_start[None] if t == 0 else of.regime_moves[regimes[here - 1]], axis=1)
-            regimes[here] = np.minimum((rng.random((len(here), 1)) >= below).sum(axis=1), self.n_regimes - 1)
+            p = of.regime_start if t == 0 else of.regime_moves[regimes[here - 1]]
+            regimes[here] = levels_at(rng.random(len(here)), p)
             draws, now = rng.standard_normal((len(here), self.n_components)), regimes[here]
             if t == 0:
                 states[here] = shared.start + draws @ first.T

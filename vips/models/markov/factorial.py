@@ -15,6 +15,7 @@ from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
 from vips.expfam import Dirichlet, Draws
+from vips.models.components.matching.simulator import levels_at
 from vips.models.markov import kernels
 from vips.models.markov.factorial_contract import FactorialChainModel
 from vips.models.markov.factorial_inference import Inferred, inferred_chains
@@ -142,13 +143,11 @@ class FactorialHMM(FactorialChainModel):
         rng, lengths = as_generator(random_state), np.asarray(lengths, np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         states = np.empty((offsets[-1], self.n_chains), np.int64)
-        below_start, below_moves = np.cumsum(self.startprob_, axis=-1), np.cumsum(self.transmat_, axis=-1)
-        chains = np.arange(self.n_chains)
+        start, moves, chains = self.startprob_, self.transmat_, np.arange(self.n_chains)
         for t in range(int(lengths.max(initial=0))):  # all sequences at once
             here = offsets[:-1][lengths > t] + t
-            below = below_start[None] if t == 0 else below_moves[chains, states[here - 1]]
-            draws = rng.random((len(here), self.n_chains, 1))
-            states[here] = np.minimum((draws >= below).sum(axis=-1), self.n_components - 1)
+            draws = rng.random((len(here), self.n_chains))
+            states[here] = levels_at(draws, start if t == 0 else moves[chains, states[here - 1]])
         noise = rng.standard_normal((len(states), self.n_features_in_))
         effects = self.means_[chains, states].sum(axis=1)
         return Sequences(self.offset_ + effects + noise @ np.linalg.cholesky(self.covar_).T, offsets), states

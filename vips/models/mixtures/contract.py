@@ -290,7 +290,8 @@ class LatentClasses(Mixture):
             if (numbers := posterior.columns.get("numbers")) is not None:
                 least = LEAST_VARIANCE + 0.5 * self._number_prior() / numbers.precision.shape
                 instead = "Declare a category or a count, or a smaller number_prior."
-                warn_of_floor("class", self._names_of(Numbers), numbers.variance, least, is_empty, instead)
+                names = [name for name, _ in self._named_of(Numbers)]
+                warn_of_floor("class", names, numbers.variance, least, is_empty, instead)
             for name in table.columns[1:]:
                 table.loc[is_empty, name] = "" if name == "typical answers" else np.nan
         table = table.iloc[self._by_size()]
@@ -389,14 +390,13 @@ class LatentClasses(Mixture):
         """Names of the columns, and what is declared of them."""
         return [(name, column.values) for name, column in zip(self.column_names(), self._declared(), strict=True)]
 
-    def _categories(self) -> list[tuple[str, Sequence]]:
+    def _categories(self) -> list[Named]:
         """Names and categories of the columns that have some."""
-        columns = zip(self.column_names(), self._declared(), strict=True)
-        return [(name, column.values) for name, column in columns if column.kind is Categories]
+        return self._named_of(Categories)
 
-    def _names_of(self, kind: type[Kind]) -> list[str]:
-        columns = zip(self.column_names(), self._declared(), strict=True)
-        return [name for name, column in columns if column.kind is kind]
+    def _named_of(self, kind: type[Kind]) -> list[Named]:
+        """The same of the columns of a kind."""
+        return [named for named, column in zip(self._named(), self._declared(), strict=True) if column.kind is kind]
 
     def _pairs(self) -> list[tuple[str, object]]:
         """Column and category of each level."""

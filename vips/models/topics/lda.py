@@ -40,7 +40,7 @@ from vips.core.step_size import PolynomialAveraging, RobbinsMonro
 from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block
 from vips.exceptions import PrivacyWarning
-from vips.expfam import Dirichlet, Draws, ScaledDirichlet
+from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models._likelihood import log_likelihoods
 from vips.models.components.matching.steps import kept_steps
@@ -243,11 +243,7 @@ class LatentDirichletAllocation(
         return posterior.mean, "hellinger"
 
     def in_order(self, posterior, order: np.ndarray) -> Any:
-        if isinstance(posterior, Draws):
-            return posterior.taken(order)
-        if isinstance(posterior, ScaledDirichlet):
-            return ScaledDirichlet(posterior.rate_mean[order], posterior.rate_var[order])
-        return Dirichlet(posterior.concentration[order])
+        return posterior.taken(order)
 
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Log likelihood per word, by document completion."""
