@@ -37,9 +37,9 @@ from vips.expfam._headline import Headline
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.persistence.fitted import released_arrays, save_model
-from vips.report.fingerprint import fingerprint_of
 from vips.report.only_noise import is_only_noise
 from vips.report.report import PrivacyReport, Release
+from vips.report.report_fields import fingerprint_of
 from vips.report.unread import IN_SLOTS, warn_of_unread
 from vips.report.words import declared_of
 from vips.settling import Settling, drift

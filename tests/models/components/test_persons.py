@@ -13,7 +13,7 @@ from vips.core.units import unit_of_group
 from vips.models.components.matching import match, steps
 from vips.models.components.matching.persons import most_factor, ways_of
 from vips.models.gaussian_mixtures.matching import GaussianSimulator
-from vips.models.mixtures.matching import ClassSimulator
+from vips.models.mixtures.posterior import ClassSimulator
 
 PLAN = PrivacyPlan.from_epsilon(
     epsilon=8.0, delta=1e-5, sampling_rate=1.0, n_steps=20, reproducible_noise=True, clip_norm=1.0

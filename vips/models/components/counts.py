@@ -21,11 +21,10 @@ from scipy.special import gammaln, pdtr
 
 from vips.core.exact.rowwise import row_dots
 from vips.expfam import Gamma
-from vips.models.components.bins import Bins, bins_of_counts
+from vips.models.components.bins import Bins, bins_of_counts, missing_counts, shrunken_means
 from vips.models.components.component import SURE, Frame, Kind, Named
 from vips.models.components.matching.charts import Rates
 from vips.models.components.matching.simulator import counts_at
-from vips.models.components.noise import missing_counts, shrunken_means
 from vips.parts import Part, indexed
 
 __all__ = ["Counts"]

@@ -35,8 +35,7 @@ from vips.models.components.columns import KINDS, Columns
 from vips.models.components.component import Frame, Kind, Named
 from vips.models.components.declarations import Column, all_columns
 from vips.models.components.numbers import LEAST_VARIANCE, Numbers
-from vips.models.mixtures.matching import ClassSimulator, matched_classes
-from vips.models.mixtures.posterior import ClassPosterior, inferred
+from vips.models.mixtures.posterior import ClassPosterior, ClassSimulator, inferred, matched_classes
 from vips.parts import Part, last_of
 from vips.report.unread import Seen
 from vips.report.words import whose

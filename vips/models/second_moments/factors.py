@@ -20,9 +20,8 @@ from vips.core.exact.blas import cholesky, eigh, inverse_from_factor
 from vips.expfam import DiagonalGaussian, Draws
 from vips.models import _typical as typical
 from vips.models._definite import positive_definite
-from vips.models.second_moments.bootstrap import bootstrapped, stacked
 from vips.models.second_moments.contract import SecondMomentModel
-from vips.models.second_moments.estimates import Estimate, NoisyCovariance
+from vips.models.second_moments.estimates import Estimate, NoisyCovariance, bootstrapped, stacked
 from vips.models.second_moments.moments import SecondMoments
 from vips.parts import Part, Score, average
 
@@ -107,7 +106,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         return FactorPosterior.of(data, estimate, self._most_iterations())
 
     def _noise_aware_posterior_of(self, moments: SecondMoments) -> Draws:
-        """Draws by a parametric bootstrap: ``bootstrap.py``."""
+        """Draws by a parametric bootstrap (``estimates.py``)."""
         data = NoisyCovariance.of(moments, self._constant())
         estimate = self._estimate(data)
         if not estimate.strength >= self.least_strength:
