@@ -126,13 +126,13 @@ FEW_ITERATIONS = {
     "markov.matching": {"ChainSimulator.sizes": (200, 200, 200)},
     "dynamics.matching": {"SystemSimulator.sizes": (200, 200, 200)},
     "mixtures.posterior": {"ClassSimulator.sizes": (200, 200, 200)},
-    "gaussian_mixtures.matching": {"GaussianSimulator.sizes": (200, 200, 200)},
+    "gaussian_mixtures.contract": {"GaussianSimulator.sizes": (200, 200, 200)},
     "belief_networks.matching": {"_FEW": 100, "_MANY": 100},
     "second_moments.factors": {"_N_DRAWS": 20},
 }  # fmt: skip
 
 # Of latent classes and of Gaussian mixtures.
-SIMULATORS = "mixtures.posterior.ClassSimulator", "gaussian_mixtures.matching.GaussianSimulator"
+SIMULATORS = "mixtures.posterior.ClassSimulator", "gaussian_mixtures.contract.GaussianSimulator"
 
 
 def moves_of_matches(patch, numbers):

@@ -372,6 +372,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.takes_sparse
         tags.non_deterministic = self.is_private and not self.stated_plan().reproducible_noise
         return tags
 

@@ -61,6 +61,7 @@ class Contract(ABC):
     takes_one_label = False
     # Whether it reads a table of declared columns itself, so that an encoder before it has nothing to learn.
     reads_tables = False
+    takes_sparse = False  # rows
     declared_columns: object = None  # of a model that reads a table: what its columns hold, by name
     # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit, and of E-steps
     # in other threads: see `expected_statistics`.

@@ -12,7 +12,7 @@ from vips import BayesianGaussianMixture, LatentClassAnalysis, PrivacyPlan
 from vips.core.units import unit_of_group
 from vips.models.components.matching import match, steps
 from vips.models.components.matching.persons import most_factor, ways_of
-from vips.models.gaussian_mixtures.matching import GaussianSimulator
+from vips.models.gaussian_mixtures.contract import GaussianSimulator
 from vips.models.mixtures.posterior import ClassSimulator
 
 PLAN = PrivacyPlan.from_epsilon(

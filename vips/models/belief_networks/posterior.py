@@ -13,7 +13,7 @@ from vips.expfam import DiagonalGaussian, Gamma, Gaussian, GeneralizedInverseGau
 from vips.expfam._headline import extent
 from vips.models.belief_networks import kernels
 from vips.models.belief_networks.prior import BIAS_PRECISION, Shrinkage, arrays_of
-from vips.parts import Part
+from vips.parts import Part, last_of
 
 __all__ = ["NetworkPosterior", "network_parts", "reordered"]
 
@@ -168,24 +168,18 @@ def _weight(columns: list[str], index: tuple[int, ...]) -> str:
     return f"hidden {index[1]} → {columns[index[0]]}"
 
 
-def _bias_of_column(columns: list[str], index: tuple[int, ...]) -> str:
-    return f"bias of {columns[index[0]]}"
-
-
-def _bias_of_hidden(index: tuple[int, ...]) -> str:
-    return f"bias of hidden {index[0]}"
-
-
 def _always(name: str, index: tuple[int, ...]) -> str:
     return name
 
 
 def network_parts(posterior: NetworkPosterior, columns: list[str]) -> list[Part]:
     """Weights and biases, and the scales of the weights' prior."""
+    biases = [f"bias of {name}" for name in columns]
+    of_hidden = [f"bias of hidden {k}" for k in range(len(posterior.hidden_bias.mean))]
     parts = [
         Part("weights", posterior.weights, partial(_weight, columns), columns),
-        Part("visible bias", posterior.visible_bias, partial(_bias_of_column, columns), columns),
-        Part("hidden bias", posterior.hidden_bias, _bias_of_hidden, columns),
+        Part("visible bias", posterior.visible_bias, partial(last_of, biases), columns),
+        Part("hidden bias", posterior.hidden_bias, partial(last_of, of_hidden), columns),
     ]
     for name in ("variance", "local_rate", "unit_rate", "global_rate"):
         if getattr(posterior.shrinkage, name) is not None:

@@ -26,7 +26,7 @@ from vips.models.dynamics.matching import match_of, matched_system
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.smoothing import filtered, forecasts, samples, smoothed, smoothed_whole
 from vips.models.dynamics.variational import spread_of
-from vips.parts import Part, indexed
+from vips.parts import Part, in_table, indexed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -311,7 +311,7 @@ class LinearDynamicalSystem(DynamicsModel):
             return super().posterior_parts(posterior)
         of, (p, K) = posterior.dynamics.canonical(), posterior.dynamics.loadings.shape
         n, states = max(posterior.n_steps, 1.0), self.state_names()
-        columns = self.column_names()
+        columns, rows = self.column_names(), [*(f"state {k}" for k in range(K)), "offset", "log noise variance"]
         seen = np.vstack([of.loadings.T, of.offset, np.log(of.noise_variance)])
         variances = np.vstack([np.tile(of.noise_variance, (K + 1, 1)), np.full((1, p), 2.0)]) / n
         moved = np.repeat(np.maximum(np.diag(of.moves_cov), _TINY)[:, None], K, axis=1) / n
@@ -325,7 +325,7 @@ class LinearDynamicalSystem(DynamicsModel):
             emissions = Draws(np.concatenate([loadings, *(part[:, None] for part in others)], axis=1))
             moves = draws["moves"]
         return [
-            Part("emissions", emissions, partial(_label, columns, K), columns),
+            Part("emissions", emissions, partial(in_table, rows, columns), columns),
             Part("moves", moves, partial(indexed, "moves"), states),
         ]
 
@@ -365,9 +365,3 @@ class LinearDynamicalSystem(DynamicsModel):
     def _system(self) -> Dynamics:
         """The fitted system in its canonical coordinates."""
         return self.posterior_.canonical
-
-
-def _label(columns: list[str], K: int, index: tuple[int, ...]) -> str:
-    row, column = index
-    name = f"state {row}" if row < K else ("offset", "log noise variance")[row - K]
-    return f"{name}: {columns[column]}"

@@ -32,7 +32,7 @@ from vips.models.dynamics.switching_posterior import (
     switching_statistics,
     view,
 )
-from vips.parts import Part
+from vips.parts import Part, in_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -244,7 +244,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         of, n, columns = posterior.dynamics, max(posterior.n_steps, 1.0), self.column_names()
         seen = np.vstack([of.offset, np.log(of.noise_variance)])
         variances = np.vstack([of.noise_variance, np.full(len(columns), 2.0)]) / n
-        return [Part("emissions", DiagonalGaussian(seen, 1.0 / variances), partial(_label, columns), columns)]
+        label = partial(in_table, ["offset", "log noise variance"], columns)
+        return [Part("emissions", DiagonalGaussian(seen, 1.0 / variances), label, columns)]
 
     def _system(self) -> Dynamics:
         return self.posterior_.dynamics
@@ -259,8 +260,3 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
         return self._inferred(records).bound
-
-
-def _label(columns: list[str], index: tuple[int, ...]) -> str:
-    row, column = index
-    return f"{('offset', 'log noise variance')[row]}: {columns[column]}"

@@ -17,7 +17,7 @@ from vips.models._gaussians.posterior import MixturePosterior
 from vips.models._gaussians.update import divergence
 from vips.models._starts import lost, warn_of_floor
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
-from vips.parts import Part, last_of
+from vips.parts import Part, in_table, last_of
 from vips.report.words import whose
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         labels, names = [f"component {k}" for k in range(len(posterior.mean))], self.column_names()
         return [
             Part("weights", posterior.draws.get("weights", _shares(posterior)), partial(last_of, labels), labels),
-            Part("means", posterior.draws.get("means", posterior.means), partial(_mean, labels, names), names),
+            Part("means", posterior.draws.get("means", posterior.means), partial(in_table, labels, names), names),
         ]
 
     def components(self, posterior: MixturePosterior) -> tuple[np.ndarray, str]:
@@ -316,11 +316,6 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     def findings(self) -> dict[str, float]:
         """Number of components with records, and how far the released totals are from those of the best components."""
         return {"components with records": float(self.n_components_effective_)} | super().findings()
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
@@ -361,7 +356,3 @@ def _shares(posterior: MixturePosterior) -> Dirichlet:
     if concentration.ndim == 2:
         concentration = posterior.weights * concentration[0].sum()
     return Dirichlet(np.maximum(concentration, _LEAST))
-
-
-def _mean(labels: list[str], names: list[str], index: tuple[int, ...]) -> str:
-    return f"{labels[index[0]]}: {names[index[1]]}"

@@ -38,7 +38,7 @@ from vips.models._sequences import SequenceModel
 from vips.models._starts import best_start, clusters, lost
 from vips.models.components.categories import Categories, typical_answers
 from vips.models.components.columns import Columns
-from vips.models.components.component import Frame, Kind, Named
+from vips.models.components.component import Component, Frame, Kind, Named
 from vips.models.components.declarations import Column, all_columns
 from vips.models.components.kernels import fill_likely
 from vips.models.components.matching.match import Match
@@ -132,7 +132,7 @@ class HiddenMarkovModel(SequenceModel):
         return {"marginals": Block((sum(sizes),), scale=scale_of_counts(self.typical_length, 1, sizes))}
 
     def _blocks_of_pairs(self) -> dict[str, Block]:
-        sizes = self._in_bins(self._columns()).bins.sizes
+        sizes = self._columns_in_bins().bins.sizes
         return {"pairs": Block((sum(sizes),) * 2, scale=scale_of_counts(self.typical_length, 2, sizes))}
 
     def _blocks_of_states(self) -> dict[str, Block]:
@@ -231,12 +231,12 @@ class HiddenMarkovModel(SequenceModel):
         return replace(previous, marginals=marginals, frame=columns.framed(marginals).coordinates)
 
     def _pair_statistics(self, records: Sequences, posterior: ChainPosterior) -> SumsOfSymbols:
-        records, columns = records.first(self.max_length), self._in_bins(self._columns(), posterior.marginals)
+        records, columns = records.first(self.max_length), self._columns_in_bins(posterior.marginals)
         return of_pairs_of_bins(columns.cells(records.values), records.offsets, columns.bins)
 
     def _states_of_pairs(self, average, noise_std, previous: ChainPosterior) -> ChainPosterior:
         """Those of the table of pairs."""
-        columns, K = self._in_bins(self._columns(previous.frame), previous.marginals), self.n_components
+        columns, K = self._columns_in_bins(previous.marginals, previous.frame), self.n_components
         pairs = private_counts(average["pairs"], noise_std["pairs"])
         moves, values = states_of_bins(pairs, self._allowed()[1], columns, np.random.default_rng(previous.seed))
         n_steps = max(float(pairs.sum()) / columns.n_columns**2, 1.0)
@@ -270,8 +270,9 @@ class HiddenMarkovModel(SequenceModel):
         totals[:, _order_of_sums(columns)] = np.hstack([count, linear])
         return totals
 
-    def _in_bins(self, columns: Columns, marginals: np.ndarray | None = None) -> Columns:
+    def _columns_in_bins(self, marginals: np.ndarray | None = None, frame: Frame | None = None) -> Component:
         """With the bins of the pairs. Without marginals they are as many, at other places."""
+        columns = self._columns(frame)
         marginals = np.zeros(columns.n_marginals) if marginals is None else marginals
         return columns.binned(marginals, bins_of_pairs(columns.n_columns))
 

@@ -95,7 +95,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     unit = "one row of X"
     planned_steps = 1  # every step would release the same counts
-    ignores_labels = True
+    ignores_labels = takes_sparse = True
     adds_up = True
     exact_rows = True
 
@@ -185,7 +185,6 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
 

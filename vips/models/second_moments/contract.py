@@ -44,7 +44,7 @@ class SecondMomentModel(ConjugateExponentialModel):
 
     planned_steps = 1  # every step would release the same moments
     exact_rows = True
-    adds_up = True
+    adds_up = takes_sparse = True
     settings_of_meaning = ()
     fit_intercept = True
 
@@ -166,11 +166,6 @@ class SecondMomentModel(ConjugateExponentialModel):
         if block not in totals.average:
             return None
         return SecondMoments.of(totals.average[block] / rows, totals.noise_std[block] / rows)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
 
 def design(X, max_norm: float, constant: float, target: np.ndarray | None = None) -> np.ndarray:

@@ -14,6 +14,7 @@ inverse of its variance; I_jk is in one table only. The noise in I, r and N stay
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -102,7 +103,7 @@ class Pairs:
         ----------
         is_answer : ndarray of bool, shape (d,)
         """
-        by_column = np.eye(len(self.margin_var))[self.column] * is_answer[:, None]
+        by_column = self._by_column * is_answer[:, None]
         answered = by_column.T @ self.table @ by_column
         np.fill_diagonal(answered, by_column.T @ self.margins)
         raised = self.size / np.maximum(answered, _LEAST_ANSWERED * max(self.size, 1.0))
@@ -142,48 +143,39 @@ class Pairs:
         left, right : ndarray of shape (q, d)
             Numbers of the levels, of which a record has the sum over its levels.
         """
-        by_column = np.eye(len(self.margin_var))[self.column]
-        widths = by_column.sum(axis=0)
-        means = [values @ by_column / widths for values in (left, right)]
-        a, b = (values - mean[:, self.column] for values, mean in zip((left, right), means, strict=True))
-        # all columns but the own one
-        others = [(mean.sum(axis=1, keepdims=True) - mean)[:, self.column] for mean in means]
-        products = left * right
-        product_means = products @ by_column / widths
-        of_margins = a * others[1] + b * others[0] + products - product_means[:, self.column]
-        of_size = means[0].sum(axis=1) * means[1].sum(axis=1) - (means[0] * means[1]).sum(axis=1)
-        of_size += product_means.sum(axis=1)
+        a, b, of_margins, of_size = self._influences(left, right)
         covariance = (of_margins * self.margin_var[self.column]) @ of_margins.T
         covariance += self.size_var * np.outer(of_size, of_size)
         aa, bb, ab = (
-            np.einsum("ia,la,aj->ilj", one, other, by_column, optimize=True) for one, other in ((a, a), (b, b), (a, b))
+            np.einsum("ia,la,aj->ilj", one, other, self._by_column, optimize=True)
+            for one, other in ((a, a), (b, b), (a, b))
         )
         covariance += np.einsum("ilj,jk,ilk->il", aa, self.cell_var, bb, optimize=True)
         covariance += np.einsum("ilj,jk,lik->il", ab, self.cell_var, ab, optimize=True)
         return covariance
 
-    def variances(self, rows: np.ndarray) -> np.ndarray:
-        """Variance of the noise in each entry of ``rows M rowsᵀ``, shape (q, q).
+    def variances(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """The diagonal of the :meth:`covariance`, shape (q,)."""
+        a, b, of_margins, of_size = self._influences(left, right)
+        variances = np.square(of_margins) @ self.margin_var[self.column] + self.size_var * np.square(of_size)
+        aa, bb, ab = ((one * other) @ self._by_column for one, other in ((a, a), (b, b), (a, b)))
+        return variances + ((aa @ self.cell_var) * bb + (ab @ self.cell_var) * ab).sum(axis=1)
 
-        Parameters
-        ----------
-        rows : ndarray of shape (q, d)
-        """
-        by_column = np.eye(len(self.margin_var))[self.column]
-        widths = by_column.sum(axis=0)
-        means = rows @ by_column / widths
-        centred = rows - means[:, self.column]
-        others = means.sum(axis=1)[:, None] - means
-        squares = np.square(centred) @ by_column
-        variances = squares @ self.cell_var @ squares.T
-        for i, (row, mean, other) in enumerate(zip(centred, means, others, strict=True)):
-            shared = (row * centred) @ by_column
-            variances[i] += np.einsum("lj,jk,lk->l", shared, self.cell_var, shared)
-            products = rows[i] * rows
-            product_means = products @ by_column / widths
-            of_margins = row * others[:, self.column] + other[self.column] * centred
-            of_margins += products - product_means[:, self.column]
-            variances[i] += np.square(of_margins) @ self.margin_var[self.column]
-            of_size = mean.sum() * means.sum(axis=1) - means @ mean + product_means.sum(axis=1)
-            variances[i] += self.size_var * np.square(of_size)
-        return variances
+    def _influences(self, left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Numbers of the levels less their means by column, left and right; and by how much each margin, and the number of
+        records, moves the sum, shapes (q, d) and (q,)."""
+        widths = self._by_column.sum(axis=0)
+        means = [values @ self._by_column / widths for values in (left, right)]
+        a, b = (values - mean[:, self.column] for values, mean in zip((left, right), means, strict=True))
+        # all columns but the own one
+        others = [(mean.sum(axis=1, keepdims=True) - mean)[:, self.column] for mean in means]
+        products = left * right
+        product_means = products @ self._by_column / widths
+        of_margins = a * others[1] + b * others[0] + products - product_means[:, self.column]
+        of_size = means[0].sum(axis=1) * means[1].sum(axis=1) - (means[0] * means[1]).sum(axis=1)
+        return a, b, of_margins, of_size + product_means.sum(axis=1)
+
+    @cached_property
+    def _by_column(self) -> np.ndarray:
+        """Indicators of the column of each level, shape (d, n_columns)."""
+        return np.eye(len(self.margin_var))[self.column]

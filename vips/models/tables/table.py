@@ -837,8 +837,7 @@ class PrivateTable(ConjugateExponentialModel):
         total = max(float(base @ pairs.margins), 1.0)
         values = rows @ pairs.margins / total
         off = rows - values[:, None] * base
-        noise = pairs.covariance(off, np.full_like(off, 1.0 / len(self._widths())))
-        return values, total, np.diag(noise) / total**2
+        return values, total, pairs.variances(off, np.full_like(off, 1.0 / len(self._widths()))) / total**2
 
     def _mean(self, place: int, level: float) -> dict[str, np.ndarray]:
         """The mean of a column and its limits, which know how far averages of bins are known."""
