@@ -62,11 +62,10 @@ def noise_aware_coefficients(
     count: float,
     n_features: int,
     penalty: str,
-    scale: float,
-    most: float,
     squares: SecondMoments | None = None,
 ) -> LinearPosterior:
-    """The Gaussian with the mean and covariance of the coefficients.
+    """The Gaussian with the mean and covariance of the coefficients, in units in which the scale of their prior deviation is 1,
+    and so is a bound on the target's variance around its expected value.
 
     Parameters
     ----------
@@ -81,10 +80,6 @@ def noise_aware_coefficients(
     n_features : int
         Columns of the design without a constant.
     penalty : {"ridge", "ard"}
-    scale : float
-        Of the coefficients' prior deviation. Public.
-    most : float
-        Bound on the target's variance around its expected value. Public.
     squares : SecondMoments, optional
         Moments by squared weights, which vary as g does; None for those of records of weight 1.
     """
@@ -95,12 +90,12 @@ def noise_aware_coefficients(
     sampled = design
     if squares is not None:
         sampled = feature_rows @ Denoised.of(squares.matrix[:last, :last], squares.noise_std).matrix @ feature_rows.T
-    mean, cov, variance = np.zeros(len(rows)), np.zeros((len(rows), len(rows))), most
+    mean, cov, variance = np.zeros(len(rows)), np.zeros((len(rows), len(rows))), 1.0
     for _ in range(_ROUNDS):
         residual = of_target - mean @ rows
         total = residual @ noisy @ residual + np.sum(rows @ noisy @ rows.T * cov)
         std = moments.noise_std * (residual @ residual + np.trace(rows @ rows.T @ cov))
-        variance = min(positive_mean(total, std) / count, most)
+        variance = min(positive_mean(total, std) / count, 1.0)
         unknown = denoised.covariance_of_product(residual[:last])
         unknown[np.diag_indices(last)] += 0.5 * (moments.noise_std * residual[last]) ** 2
         varies = sampled * variance + feature_rows @ unknown @ feature_rows.T
@@ -108,8 +103,8 @@ def noise_aware_coefficients(
         information, linear = design @ weighted[:, :-1], design @ weighted[:, -1]
         information = 0.5 * (information + information.T)
         mixed = _integrated if penalty == "ridge" else _mean_field
-        mean, cov, _ = mixed(information, linear, n_features, scale)
-    return under_penalty(information, linear, 1.0 / variance, n_features, penalty, scale)
+        mean, cov, _ = mixed(information, linear, n_features, 1.0)
+    return under_penalty(information, linear, 1.0 / variance, n_features, penalty, 1.0)
 
 
 def coefficients_of_scores(
