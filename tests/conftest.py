@@ -117,7 +117,7 @@ MANY = {name: getattr(match, name) for name in FEW}
 
 # The same, and iterations of EM, in tests that ask what a posterior depends on, not what it tells.
 FEW_ITERATIONS = {
-    "markov.pairs": {"_RESTARTS": 3, "_ITERATIONS": 10, "_FURTHER": 20},
+    "markov.start": {"_RESTARTS": 3, "_ITERATIONS": 10, "_FURTHER": 20},
     "dynamics.start": {"_ITERATIONS": 20, "_AGAIN": 10, "_OPENING": 20},
     "dynamics.contract": {"_STEPS_OF_EM": 20},
     "components.matching.match": {
@@ -125,14 +125,14 @@ FEW_ITERATIONS = {
     },
     "markov.matching": {"ChainSimulator.sizes": (200, 200, 200)},
     "dynamics.matching": {"SystemSimulator.sizes": (200, 200, 200)},
-    "mixtures.matching": {"ClassSimulator.sizes": (200, 200, 200)},
-    "gaussian_mixtures.matching": {"MixtureSimulator.sizes": (200, 200, 200)},
+    "mixtures.posterior": {"ClassSimulator.sizes": (200, 200, 200)},
+    "gaussian_mixtures.contract": {"GaussianSimulator.sizes": (200, 200, 200)},
     "belief_networks.matching": {"_FEW": 100, "_MANY": 100},
     "second_moments.factors": {"_N_DRAWS": 20},
 }  # fmt: skip
 
 # Of latent classes and of Gaussian mixtures.
-SIMULATORS = "mixtures.matching.ClassSimulator", "gaussian_mixtures.matching.MixtureSimulator"
+SIMULATORS = "mixtures.posterior.ClassSimulator", "gaussian_mixtures.contract.GaussianSimulator"
 
 
 def moves_of_matches(patch, numbers):

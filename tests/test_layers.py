@@ -128,7 +128,7 @@ def test_every_part_has_a_place():
         (check_layers, "vips.core.engine", "vips.models.topics.lda", "upwards"),
         (check_families, "vips.tools.comparison.movement", "vips.models.topics.lda", "another family"),
         (check_families, "vips.models.topics.lda", "vips.models.regression.prior", "another family"),
-        (check_families, "vips.models.components.counts", "vips.models.markov.pairs", "another family"),
+        (check_families, "vips.models.components.counts", "vips.models.markov.start", "another family"),
     ],
 )
 def test_imports_that_must_not_be_are_noticed(check, module, other, says):

@@ -37,9 +37,9 @@ from vips.expfam._headline import Headline
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.persistence.fitted import released_arrays, save_model
-from vips.report.fingerprint import fingerprint_of
 from vips.report.only_noise import is_only_noise
 from vips.report.report import PrivacyReport, Release
+from vips.report.report_fields import fingerprint_of
 from vips.report.unread import IN_SLOTS, warn_of_unread
 from vips.report.words import declared_of
 from vips.settling import Settling, drift
@@ -372,6 +372,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.takes_sparse
         tags.non_deterministic = self.is_private and not self.stated_plan().reproducible_noise
         return tags
 

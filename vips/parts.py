@@ -28,6 +28,7 @@ __all__ = [
     "average",
     "divided",
     "in_column",
+    "in_table",
     "indexed",
     "last_of",
 ]
@@ -259,6 +260,10 @@ def last_of(names: list[str], index: tuple[int, ...]) -> str:
 
 def in_column(name: str, columns: list[str], index: tuple[int, ...]) -> str:
     return f"{name}: {columns[index[-1]]}"
+
+
+def in_table(rows: list[str], columns: list[str], index: tuple[int, ...]) -> str:
+    return f"{rows[index[0]]}: {columns[index[1]]}"
 
 
 def indexed(name: str, index: tuple[int, ...]) -> str:

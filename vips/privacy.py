@@ -6,8 +6,8 @@ from vips.core.mechanism.lattice import Lattice
 from vips.core.plan import PrivacyPlan
 from vips.core.stream_plan import StreamPlan
 from vips.exceptions import PrivacyWarning
-from vips.report.meaning import belief_after, gaussian_success, hits, success
 from vips.report.report import PrivacyReport, Release
+from vips.report.words import belief_after, gaussian_success, hits, success
 
 __all__ = [
     "Lattice",

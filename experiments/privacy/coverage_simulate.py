@@ -34,8 +34,8 @@ from vips.data import Sequences
 from vips.datasets import make_lda_corpus
 from vips.expfam import Draws
 from vips.models.dynamics.posterior import Dynamics
-from vips.models.dynamics.unseen import samples
-from vips.models.second_moments.bootstrap import aligned
+from vips.models.dynamics.smoothing import samples
+from vips.models.second_moments.estimates import aligned
 
 __all__ = ["MODELS", "Model", "Simulated"]
 

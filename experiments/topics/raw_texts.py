@@ -17,7 +17,7 @@ from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import LatentDirichletAllocation, PrivacyBudget, PrivateTopics
 from vips.datasets import make_lda_corpus
-from vips.models.topics.completion import split_words
+from vips.models._likelihood import split_words
 
 EPSILON, DELTA, N_TRAIN, N_TEST = 2.44, 1e-5, 116_000, 2_000
 FREQUENCIES, WITHOUT_PRIVACY = 2850.0, 1490.0  # perplexities of the test articles, from lda_wikipedia

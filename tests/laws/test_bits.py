@@ -222,7 +222,7 @@ def images_by_blas(patch):
 
 
 def answers_by_blas(patch):
-    from vips.models.mixtures import kernels
+    from vips.models.components import kernels
 
     original = kernels.responsibilities
     patch.setattr(kernels, "responsibilities", lambda places, answers, *arguments: original(

@@ -15,20 +15,19 @@ from tests.laws.cases import CASES
 from tests.models.dynamics import brute_force, test_linear, test_moments, test_switching
 from tests.models.markov import test_factorial
 from tests.mutants import check_notices
-from vips import SwitchingLinearDynamicalSystem
+from vips import FactorialHMM, SwitchingLinearDynamicalSystem
 from vips.core.sums import DenseStatistics, Joint
 from vips.data import Sequences
 from vips.models.dynamics import contract, moments, sums, switching, switching_posterior, windows
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.switching_posterior import SwitchingPosterior
-from vips.models.markov import factorial_contract, factorial_inference, kernels
-from vips.models.markov.factorial_contract import FactorialChainModel
+from vips.models.markov import factorial, factorial_inference, kernels
 
 # class, and the method that gives the statistics of private fits
 MODELS = {
     "dynamics": (DynamicsModel, "_moment_statistics"),
     "regimes": (SwitchingLinearDynamicalSystem, "expected_statistics"),
-    "factorial chain": (FactorialChainModel, "expected_statistics"),
+    "factorial chain": (FactorialHMM, "expected_statistics"),
 }
 BY_NAME = {case.name: case for case in CASES}
 
@@ -201,15 +200,15 @@ OF_LAWS = [
     (switching_posterior, "inferred", states_across_sequences, ALONE, "regimes", COMPANY),
     (factorial_inference, "inferred", chains_across_sequences, ALONE, "factorial chain", COMPANY),
     (switching, "switching_statistics", rounds_by_the_longest, ALONE, "regimes", COMPANY),
-    (factorial_contract, "factorial_statistics", rounds_by_the_longest, ALONE, "factorial chain", COMPANY),
+    (factorial, "factorial_statistics", rounds_by_the_longest, ALONE, "factorial chain", COMPANY),
     (contract, "usable", infinite_steps_raise, DEFECTIVE, "dynamics", "an error that depends on a record"),
     (contract, "usable", gaps_are_zeros, a_gap_is_no_step_at_zero, "dynamics", "a gap is a step at 0"),
     (kernels, "fill_missing", lambda _, X, is_missing: is_missing.fill(False), a_gap_is_no_step_at_zero,
      "factorial chain", "a gap destroys its sequence"),
     (AtRegimes, "_usable", lambda _, self, records: records, long_counts_as_short, "regimes", "more"),
-    (FactorialChainModel, "_usable", lambda _, self, records: records, long_counts_as_short, "factorial chain", "more"),
+    (FactorialHMM, "_usable", lambda _, self, records: records, long_counts_as_short, "factorial chain", "more"),
     *((Sequences, "first", as_it_is, long_counts_as_short, case, "more than the bound") for case in MODELS),
-    (FactorialChainModel, "records_of", lengths_are_read, checks.everything_else_is_public, "factorial chain",
+    (FactorialHMM, "records_of", lengths_are_read, checks.everything_else_is_public, "factorial chain",
      "something besides the noisy totals"),
 ]  # fmt: skip
 # object, its attribute, mutant, test, arguments of the test
@@ -229,7 +228,7 @@ OF_TESTS = [
     (switching, "view", as_it_is, test_switching.test_any_totals_give_valid_regimes),
     (switching, "repaired", as_it_is, test_switching.test_any_totals_give_valid_regimes),
     (test_factorial, "view", as_it_is, test_factorial.test_the_view_has_the_margins_of_its_chains),
-    (factorial_contract, "_noise_in_rest", lambda *_: 0.0, test_factorial.test_noise_passes_for_no_explanation),
+    (factorial, "_noise_in_rest", lambda *_: 0.0, test_factorial.test_noise_passes_for_no_explanation),
 ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from tests.report.test_report import CALIBRATED, KINDS
 from tests.tools.comparison.test_report import Page
 from tests.tools.comparison.test_report_injection import HARMLESS, HOSTILE, Skeleton
 from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
-from vips.report.meaning import success
+from vips.report.words import success
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=2)
 FIELDS = ("dataset", "purpose", "model", "responsible", "chosen_by", "reason")

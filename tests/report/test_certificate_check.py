@@ -455,7 +455,7 @@ def test_what_a_sampled_entry_costs_depends_on_what_was_left(folder, capsys, mon
 
 
 def test_a_fingerprint_is_of_names_types_shapes_and_numbers():
-    from vips.report.fingerprint import fingerprint
+    from vips.report.report_fields import fingerprint
 
     held = {"a": np.arange(6.0).reshape(2, 3), "b": np.array(1), "c": np.array(["ä"]), "d": np.zeros((0, 2))}
     others = [

@@ -7,7 +7,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from vips.report.meaning import belief_after, gaussian_success, hits, success
+from vips.report.words import belief_after, gaussian_success, hits, success
 
 
 def attacks(epsilon, delta):

@@ -61,6 +61,7 @@ class Contract(ABC):
     takes_one_label = False
     # Whether it reads a table of declared columns itself, so that an encoder before it has nothing to learn.
     reads_tables = False
+    takes_sparse = False  # rows
     declared_columns: object = None  # of a model that reads a table: what its columns hold, by name
     # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit, and of E-steps
     # in other threads: see `expected_statistics`.
@@ -303,6 +304,10 @@ class Contract(ABC):
     def released(self, *others: str) -> tuple[str, ...]:
         """What each phase of a fit releases, and what else does, in words."""
         return released_in(phases_of(self, self.plan_of_fit().n_steps)) + others
+
+    def described(self, follows: str, *declared: str) -> dict:
+        """What :meth:`describe` gives of a fit whose phases say what they release, from which this follows."""
+        return {"unit": self.unit, "released": self.released(follows), "declared_public": declared}
 
     def check_values(self, X: Any, y: Any) -> None:  # noqa: B027
         """Further checks of the values in a non-private fit; may raise, and name values."""

@@ -16,16 +16,16 @@ other record, changes what it means.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from numbers import Real
 
 import numpy as np
 
 from vips.core.records.tables import is_nullable_number, suggestion_for
-from vips.data._cell_values import is_text, kind_of
+from vips.data._cell_values import category_of, codes_of_categories, is_text, kind_of
 
-__all__ = ["MISSING", "OTHER", "check_holds_categories", "check_holds_numbers", "refuse_bounds_in_list"]
+__all__ = ["MISSING", "OTHER", "check_holds_categories", "check_holds_numbers", "codes_among", "refuse_bounds_in_list"]
 
 # Categories of all other values, and of missing ones.
 OTHER, MISSING = "(other)", "(missing)"
@@ -65,6 +65,15 @@ def check_holds_categories(dtype, title: str, categories: Collection) -> None:
         )
     if kind_of(dtype) in (None, "date"):
         raise TypeError(f"Column {title} has categories, but its dtype is {dtype}: convert it to strings first.")
+
+
+def codes_among(values, categories: Sequence, others: Mapping[object, int]) -> np.ndarray:
+    """Position of each value among the categories, -1 if it has none; shape (n_rows,). ``OTHER`` and ``MISSING`` among them
+    stand for all other values and for missing ones. ``others`` are positions of further categories.
+    """
+    places = {category_of(category): i for i, category in enumerate(categories)} | others
+    other, missing = places.pop(OTHER, -1), places.pop(MISSING, -1)
+    return codes_of_categories(values, places, other, missing)
 
 
 def refuse_bounds_in_list(declared: Sequence, title: str) -> None:

@@ -13,7 +13,6 @@ a - 1                       ``natural``             natural parameters of log x
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -38,6 +37,8 @@ class Dirichlet(Headline):
     ValueError
         If an entry is not positive and finite.
     """
+
+    _parameters = ("concentration",)
 
     def __init__(self, concentration: np.ndarray) -> None:
         concentration = np.asarray(concentration, dtype=np.float64)
@@ -112,12 +113,3 @@ class Dirichlet(Headline):
     def taken(self, places: np.ndarray) -> Dirichlet:
         """The distributions at these places along the first axis."""
         return Dirichlet(self.concentration[places])
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """For saving."""
-        return {"concentration": self.concentration}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Dirichlet:
-        """Inverse of ``to_arrays``."""
-        return cls(arrays["concentration"])

@@ -29,6 +29,8 @@ class Draws(Headline):
     mean, var, std : ndarray of shape (...)
     """
 
+    _parameters = "draws", "mean"
+
     def __init__(self, draws: np.ndarray, mean: np.ndarray | None = None) -> None:
         draws = np.array(draws, dtype=np.float64)
         if draws.ndim < 1 or len(draws) < 2:
@@ -43,11 +45,6 @@ class Draws(Headline):
         """Variance of the draws."""
         return self.draws.var(axis=0, ddof=1)
 
-    @property
-    def std(self) -> np.ndarray:
-        """Standard deviation of the draws."""
-        return np.sqrt(self.var)
-
     def taken(self, places: np.ndarray, axis: int = 0) -> Draws:
         """The entries at these places of an axis."""
         return Draws(np.take(self.draws, places, axis + 1), np.take(self.mean, places, axis))
@@ -61,12 +58,3 @@ class Draws(Headline):
     def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
         """Some of the draws, with replacement, shape (size, ...)."""
         return self.draws[as_generator(rng).integers(0, len(self.draws), size)]
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """For saving."""
-        return {"draws": self.draws, "mean": self.mean}
-
-    @classmethod
-    def from_arrays(cls, arrays) -> Draws:
-        """Inverse of ``to_arrays``."""
-        return cls(arrays["draws"], arrays["mean"])

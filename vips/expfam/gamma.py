@@ -13,13 +13,11 @@ a - 1, -b                   ``natural``                    natural parameters of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy.special import gammaincinv, gammaln, psi
 
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
-from vips.expfam._headline import Headline
+from vips.expfam._headline import Headline, positive_arrays
 
 __all__ = ["Gamma"]
 
@@ -38,13 +36,10 @@ class Gamma(Headline):
         If an entry is not positive and finite.
     """
 
+    _parameters = "shape", "rate"
+
     def __init__(self, shape: np.ndarray | float, rate: np.ndarray | float) -> None:
-        shape, rate = (np.array(a, dtype=np.float64) for a in np.broadcast_arrays(shape, rate))
-        for name, array in (("shape", shape), ("rate", rate)):
-            if not (np.isfinite(array).all() and (array > 0.0).all()):
-                raise ValueError(f"`{name}` must be positive and finite.")
-            array.flags.writeable = False
-        self.shape, self.rate = shape, rate
+        self.shape, self.rate = positive_arrays(shape=shape, rate=rate)
 
     @classmethod
     def from_natural(cls, logarithmic: np.ndarray | float, linear: np.ndarray | float) -> Gamma:
@@ -98,16 +93,3 @@ class Gamma(Headline):
         tail = 0.5 * (1.0 - level)
         lower, upper = (gammaincinv(self.shape, p) / self.rate for p in (tail, 1.0 - tail))
         return lower, upper
-
-    def taken(self, places: np.ndarray) -> Gamma:
-        """The distributions at these places along the first axis."""
-        return Gamma(self.shape[places], self.rate[places])
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """For saving."""
-        return {"shape": self.shape, "rate": self.rate}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Gamma:
-        """Inverse of ``to_arrays``."""
-        return cls(arrays["shape"], arrays["rate"])

@@ -14,7 +14,6 @@ symbol                      name                    meaning
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Self
 
@@ -39,6 +38,7 @@ class _AnyGaussian(Headline, ABC):
 
     mean: np.ndarray
     precision: np.ndarray
+    _parameters = "mean", "precision"
 
     @property
     @abstractmethod
@@ -56,11 +56,6 @@ class _AnyGaussian(Headline, ABC):
     @abstractmethod
     def _trace(self, other: Self) -> np.ndarray:
         """Trace of the precision of ``other`` times the covariance of this one."""
-
-    @property
-    def std(self) -> np.ndarray:
-        """Standard deviations of the marginals, shape (..., d)."""
-        return np.sqrt(self.var)
 
     @property
     def natural(self) -> tuple[np.ndarray, np.ndarray]:
@@ -94,15 +89,6 @@ class _AnyGaussian(Headline, ABC):
         self.check_level(level)
         half_width = ndtri(0.5 + 0.5 * level) * self.std
         return self.mean - half_width, self.mean + half_width
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """For saving."""
-        return {"mean": self.mean, "precision": self.precision}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
-        """Inverse of ``to_arrays``."""
-        return cls(arrays["mean"], arrays["precision"])
 
 
 class Gaussian(_AnyGaussian):

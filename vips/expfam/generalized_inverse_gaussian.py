@@ -17,14 +17,13 @@ Appendix C of Park et al. (arXiv:1611.00340); Jørgensen (1982).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
 from scipy.special import k0e, k1e
 
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
-from vips.expfam._headline import Headline
+from vips.expfam._headline import Headline, positive_arrays
 
 __all__ = ["GeneralizedInverseGaussian"]
 
@@ -43,15 +42,11 @@ class GeneralizedInverseGaussian(Headline):
         If an entry is not positive and finite.
     """
 
+    _parameters = "rate", "inverse_rate"
     _shown = ("mean",)
 
     def __init__(self, rate: np.ndarray | float, inverse_rate: np.ndarray | float) -> None:
-        rate, inverse_rate = (np.array(a, dtype=np.float64) for a in np.broadcast_arrays(rate, inverse_rate))
-        for name, array in (("rate", rate), ("inverse_rate", inverse_rate)):
-            if not (np.isfinite(array).all() and (array > 0.0).all()):
-                raise ValueError(f"`{name}` must be positive and finite.")
-            array.flags.writeable = False
-        self.rate, self.inverse_rate = rate, inverse_rate
+        self.rate, self.inverse_rate = positive_arrays(rate=rate, inverse_rate=inverse_rate)
 
     @classmethod
     def from_natural(cls, linear: np.ndarray | float, inverse: np.ndarray | float) -> GeneralizedInverseGaussian:
@@ -102,15 +97,6 @@ class GeneralizedInverseGaussian(Headline):
         """Central credible interval: (lower, upper) arrays."""
         self.check_level(level)
         return self._law().interval(level)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """For saving."""
-        return {"rate": self.rate, "inverse_rate": self.inverse_rate}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> GeneralizedInverseGaussian:
-        """Inverse of ``to_arrays``."""
-        return cls(arrays["rate"], arrays["inverse_rate"])
 
     def _law(self):
         from scipy.stats import geninvgauss  # imported here because it takes a second and is rarely needed

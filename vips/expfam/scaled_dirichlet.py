@@ -5,8 +5,6 @@ x_v = r_v / Σ_u r_u,   r_v ~ Gamma(a_v, b_v)        (Aitchison's scaled Dirichl
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from scipy.special import betaincinv
 
@@ -35,6 +33,8 @@ class ScaledDirichlet(Headline):
     ``rate_var = rate_mean``.
     """
 
+    _parameters = "rate_mean", "rate_var"
+
     def __init__(self, rate_mean: np.ndarray, rate_var: np.ndarray) -> None:
         arrays = [np.array(array, dtype=np.float64) for array in (rate_mean, rate_var)]
         for array in arrays:
@@ -56,11 +56,6 @@ class ScaledDirichlet(Headline):
         largest = m * (1.0 - m)  # largest variance of any distribution on [0, 1] with this mean
         return V * largest / np.maximum(largest + V, 1e-300)
 
-    @property
-    def std(self) -> np.ndarray:
-        """Standard deviations."""
-        return np.sqrt(self.var)
-
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Credible interval of every x_v, from the Beta of its mean and variance: (lower, upper) arrays.
 
@@ -78,12 +73,3 @@ class ScaledDirichlet(Headline):
         shape, scale = self.rate_mean**2 / self.rate_var, self.rate_var / self.rate_mean
         draws = np.maximum(as_generator(rng).standard_gamma(shape, (size, *shape.shape)) * scale, 1e-300)
         return draws / draws.sum(axis=-1, keepdims=True)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        """For saving."""
-        return {"rate_mean": self.rate_mean, "rate_var": self.rate_var}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ScaledDirichlet:
-        """Inverse of ``to_arrays``."""
-        return cls(arrays["rate_mean"], arrays["rate_var"])

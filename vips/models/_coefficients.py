@@ -10,7 +10,7 @@ from sklearn.utils.validation import column_or_1d
 
 from vips.expfam import Gamma
 from vips.models._coefficient_tables import classes_of, in_units, names_of_coefficients
-from vips.parts import Part, Score, average, divided, indexed, last_of
+from vips.parts import Part, Score, average, divided, in_table, indexed, last_of
 
 __all__ = ["MOST_READ", "classification_scores", "coefficient_parts", "count_scores"]
 
@@ -30,14 +30,8 @@ def coefficient_parts(model, posterior) -> list[Part]:
 
 
 def _coefficient_label(model, names: list[str]) -> Callable[[tuple[int, ...]], str]:
-    classes = classes_of(model)
-    if len(classes) > 2:
-        return partial(_of_class, classes, names)
-    return partial(last_of, names)
-
-
-def _of_class(classes: list, names: list[str], index: tuple[int, ...]) -> str:
-    return f"class {classes[index[0]]}: {names[index[1]]}"
+    classes = [f"class {value}" for value in classes_of(model)]
+    return partial(in_table, classes, names) if len(classes) > 2 else partial(last_of, names)
 
 
 def count_scores(model, X, y=None) -> list[Score]:

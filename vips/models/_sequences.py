@@ -105,9 +105,17 @@ class SequenceModel(ConjugateExponentialModel):
             )
         ]
 
+    def score_samples(self, X, lengths=None) -> np.ndarray:
+        """Log likelihood of each sequence at the posterior's means, or its lower bound, in nats, shape (n_sequences,)."""
+        return self._log_likelihood(self.sequences_of(X, lengths))
+
+    def score(self, X, lengths=None) -> float:
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X, lengths).mean())
+
     @abstractmethod
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
-        """Log likelihood of each sequence under the fitted posterior; shape (n_sequences,)."""
+        """Log likelihood of each sequence under the fitted posterior, or its lower bound; shape (n_sequences,)."""
 
     def records_of(self, X, lengths) -> DataSource:
         """Sequences in memory, or a source of them."""

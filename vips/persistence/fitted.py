@@ -18,8 +18,8 @@ from vips.core.units import is_group
 from vips.persistence.archive import write_archive
 from vips.persistence.settings import decode, encode
 from vips.persistence.steps import as_lists, check_totals, from_lists, restore_steps, step_arrays
-from vips.report.fingerprint import fingerprint
 from vips.report.report import PrivacyReport
+from vips.report.report_fields import fingerprint
 from vips.report.words import declared_of
 
 __all__ = ["contents", "released_arrays", "restored", "save_model"]

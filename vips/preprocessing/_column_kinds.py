@@ -13,12 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._support.printable import listed
-from vips.data._cell_values import as_numbers, category_of, codes_of_categories, day_of, is_missing
+from vips.data._cell_values import as_numbers, category_of, day_of, is_missing
 from vips.data._declared_dtypes import (
     MISSING,
     OTHER,
     check_holds_categories,
     check_holds_numbers,
+    codes_among,
     refuse_bounds_in_list,
 )
 from vips.parts import FeatureTotals
@@ -140,10 +141,7 @@ class Categories:
 
     def codes(self, values) -> np.ndarray:
         """Position of each value among the categories, -1 if it has none; shape (n_rows,)."""
-        position = {category_of(category): i for i, category in enumerate(self.categories)}
-        position |= dict.fromkeys(self.empty, -1)
-        other, missing = position.pop(OTHER, -1), position.pop(MISSING, -1)
-        return codes_of_categories(values, position, other, missing)
+        return codes_among(values, self.categories, dict.fromkeys(self.empty, -1))
 
     def fill(self, values, features: np.ndarray) -> None:
         """Write into zeros of shape (n_rows, n_categories)."""

@@ -28,8 +28,8 @@ from vips.data._texts import TextSource
 from vips.persistence.archive import write_archive
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._column_kinds import kind_of_column
-from vips.report.fingerprint import as_bytes, fingerprint_of
 from vips.report.report import PrivacyReport, Release
+from vips.report.report_fields import as_bytes, fingerprint_of
 
 __all__ = [
     "LEARNT_KINDS", "SavableEncoder", "checked_delta", "checked_plan", "column_kind", "column_kinds", "counted_cells",

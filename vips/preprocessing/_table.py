@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from fractions import Fraction
+from itertools import accumulate
 from types import MappingProxyType
 from typing import Self
 
@@ -255,11 +256,10 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         fitted records in its column. So does "(other)" or "(missing)", where no such records can be told from noise.
         """
         check_is_fitted(self, "columns_")
-        kinds, scale, first, averaged = self._resolved(), self._scale(), 0, {}
-        for key, kind in kinds.items():
-            place = slice(first, first + kind.n_features)
+        averaged, scale = {}, self._scale()
+        for key, (kind, place) in self._places().items():
             of_column = FeatureTotals(totals.squares[place], totals.noise_std[place], totals.means[place] / scale)
-            averaged[key], first = kind.averaged(of_column), place.stop
+            averaged[key] = kind.averaged(of_column)
         return self._features(X, averaged)
 
     def columns_seen(self, totals: FeatureTotals | None) -> list[Seen]:
@@ -269,13 +269,11 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             nothing = Seen("", "number", np.array(math.nan), 0.0, math.nan, 0.0)
             of_keys = ((repr(key), self._kinds[key], share) for key, share in unread.items())
             return [replace(nothing, what=what, kind=kind, unread=share) for what, kind, share in of_keys]
-        seen, first, unit = [], 0, self._scale() ** 2
-        for key, kind in self._resolved().items():
-            place = slice(first, first + kind.n_features)
+        seen, unit = [], self._scale() ** 2
+        for key, (kind, place) in self._places().items():
             of_column = FeatureTotals(totals.squares[place] / unit, totals.noise_std[place] / unit, totals.means[place])
             of_column = replace(of_column, size=totals.size, size_std=totals.size_std)
             seen.append(replace(kind.counts_read(repr(key), of_column), unread=unread.get(key, 0.0)))
-            first = place.stop
         return seen
 
     def _features(self, X, kinds: dict[object, Number | Categories]) -> np.ndarray | sp.csr_array:
@@ -315,6 +313,13 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         are_dates = {key: kinds.get(key) == "date" for key in named}
         return {key: kind_of_column(declared, repr(key), are_dates[key]) for key, declared in named.items()}
 
+    def _places(self) -> dict[object, tuple[Number | Categories, slice]]:
+        """The same, each with its features among all."""
+        kinds = self._resolved()
+        stops = accumulate(kind.n_features for kind in kinds.values())
+        columns = zip(kinds.items(), stops, strict=True)
+        return {key: (kind, slice(stop - kind.n_features, stop)) for (key, kind), stop in columns}
+
     @property
     def max_norm(self) -> float:
         """Bound on the L2 norm of every row: 1, or √n_columns, rounded up."""
@@ -328,12 +333,9 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
 
         A regression takes them as ``indicators``. Rows whose category is missing or not declared have none.
         """
-        ranges, start, value = [], 0, float(self._scale())
-        for kind in self._resolved().values():
-            if isinstance(kind, Categories) and kind.n_features > 1:
-                ranges.append((start, start + kind.n_features, value))
-            start += kind.n_features
-        return tuple(ranges)
+        value, columns = float(self._scale()), self._places().values()
+        several = (place for kind, place in columns if isinstance(kind, Categories) and kind.n_features > 1)
+        return tuple((place.start, place.stop, value) for place in several)
 
     @property
     def n_features_out(self) -> int:
@@ -375,10 +377,10 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         shift : ndarray of shape (n_features,)
             The intercept becomes ``intercept + shift @ coef``.
         """
-        kinds = self._resolved()
         scale = self._scale()
-        names, precise, rows, shift, start = [], [], [], np.zeros(self.n_features_out), 0
-        for name, kind in zip(self._names(), kinds.values(), strict=True):
+        names, precise, rows, shift = [], [], [], np.zeros(self.n_features_out)
+        for name, (kind, place) in zip(self._names(), self._places().values(), strict=True):
+            start = place.start
             if isinstance(kind, Number):
                 slope = 2.0 * scale / (kind.high - kind.low)
                 names += [name, f"{name}: missing, against {kind.middle}"][: kind.n_features]
@@ -395,7 +397,6 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
                 precise += [f"{name}: {category!r} against {first!r}" for category in others]
                 rows += [{start + i: scale, start: -scale} for i in range(1, kind.n_features)]
                 shift[start] = scale
-            start += kind.n_features
         matrix = np.zeros((len(rows), self.n_features_out))
         for row, entries in zip(matrix, rows, strict=True):
             row[list(entries)] = list(entries.values())

@@ -80,7 +80,7 @@ class Release:
         weights, if the plan has phases.
     sha256 : str
         Fingerprint of what came out, if it can be saved: of the arrays of a fit, or of what an encoder learnt
-        (``vips/report/fingerprint.py``). Ignored by ``==``.
+        (``vips/report/report_fields.py``). Ignored by ``==``.
     ledger : dict or None
         ``dataset``, ``run`` and ``purpose`` of its entry in the ledger that counted it.
     """

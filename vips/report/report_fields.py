@@ -1,18 +1,25 @@
-"""A privacy report as JSON. Reading checks every field by its type, because the file may come from anywhere."""
+"""A privacy report as JSON, and the fingerprint of what was released, by which a page and a file are known to be of one fit.
+
+Reading checks every field by its type, because the file may come from anywhere.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from types import NoneType, UnionType
 from typing import get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from vips.core.plan import PrivacyPlan
 
-__all__ = ["as_plain", "finite", "from_plain"]
+__all__ = ["as_bytes", "as_plain", "fingerprint", "fingerprint_of", "finite", "from_plain"]
 
 LONGEST_TEXT, LONGEST_LIST = 1_000_000, 10_000  # characters, items
 MOST_PARTS = 1_000  # releases of a report, and phases of a plan
@@ -105,3 +112,38 @@ def _called(name: str) -> str:
 
 def _error(name: str, allowed: str, value: object) -> ValueError:
     return ValueError(f"{_called(name)} must be {allowed}, got {reprlib.repr(value)[:100]}.")
+
+
+def fingerprint(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of arrays with their names, on every machine the same.
+
+    Each array, in the order of names, is a line of JSON with name, dtype and shape, then its numbers row by row,
+    least significant byte first.
+
+    Examples
+    --------
+    >>> fingerprint({"a": np.zeros(2)}) == fingerprint({"a": np.zeros(2, dtype=">f8")})
+    True
+    >>> fingerprint({"a": np.zeros(2)}) == fingerprint({"a": np.array([0.0, 5e-324])})
+    False
+    """
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        values = np.asarray(arrays[name], order="C")
+        values = values.astype(values.dtype.newbyteorder("<"), copy=False)
+        digest.update(f"{json.dumps([name, values.dtype.str, values.shape])}\n".encode())
+        digest.update(values.reshape(-1).view(np.uint8))
+    return digest.hexdigest()
+
+
+def fingerprint_of(released: Callable[[], Mapping[str, np.ndarray]]) -> str:
+    """That of the arrays that a function gives; empty if these cannot be saved, which must not end a fit."""
+    try:
+        return fingerprint(released())
+    except Exception:
+        return ""
+
+
+def as_bytes(values: object) -> np.ndarray:
+    """What JSON can say, as an array of the bytes of its text with sorted names."""
+    return np.frombuffer(json.dumps(values, sort_keys=True).encode(), np.uint8)

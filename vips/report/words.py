@@ -1,10 +1,22 @@
 """A privacy report in words: what ``str()``, notebooks, certificates and reports of comparisons show, and the pieces that other
-texts quote."""
+texts quote.
+
+**What (ε, δ) means for an attacker's success**, in numbers that a reader can judge. Two data sets differ by one record. The
+attacker knows both, sees everything that was released, and says which of the two was fitted: "in" or "out".
+
+    P(says "in" | in) ≤ e^ε P(says "in" | out) + δ, and likewise for "out"        the definition, for every attack
+
+The bounds below are attained by a mechanism that reveals the answer with probability δ and otherwise multiplies odds by e^±ε.
+Every (ε, δ)-private mechanism can be simulated from that one (Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4).
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from scipy.special import expit, logit, ndtr
 
 from vips._support.pipelines import model_of
 from vips._support.printable import printable
@@ -16,9 +28,25 @@ if TYPE_CHECKING:
     from vips.report.report import PrivacyReport, Release
 
 __all__ = [
-    "HOW", "OF_ONE_PERSON", "at_delta", "declared_of", "in_line", "in_lines", "in_words", "loss", "relation", "sections",
-    "steps", "who_counts", "whose", "why_none",
-]  # fmt: skip
+    "HOW",
+    "OF_ONE_PERSON",
+    "at_delta",
+    "belief_after",
+    "declared_of",
+    "gaussian_success",
+    "hits",
+    "in_line",
+    "in_lines",
+    "in_words",
+    "loss",
+    "relation",
+    "sections",
+    "steps",
+    "success",
+    "who_counts",
+    "whose",
+    "why_none",
+]
 
 HOW = "privacy loss distributions"  # how every ε is computed
 OF_ONE_PERSON = "coefficients compare rows of one and the same person"
@@ -82,16 +110,18 @@ def relation(report: PrivacyReport) -> str:
 
 
 def whose(report: PrivacyReport | None) -> str | None:
-    """Whose shares and effects a fit with several rows of a person is about; None where nobody has several."""
+    """Whose shares and effects a fit with several rows of a person is about; None where nobody has several. Ordinary fits count
+    rows alike."""
     declared = [] if report is None else [text for release in report.releases for text in release.declared]
     if report is None or not is_group(report.unit) or any(OF_ONE_PERSON in text for text in declared):
         return None
-    return f"of each {noun_of(report.unit)}" if report.plan.max_rows_per_group is None else "of rows"
+    counts_persons = report.plan.is_private and report.plan.max_rows_per_group is None
+    return f"of each {noun_of(report.unit)}" if counts_persons else "of rows"
 
 
 def who_counts(report: PrivacyReport) -> tuple[str, ...]:
     """The same in a sentence, and why."""
-    if not (people := whose(report)):
+    if not report.plan.is_private or not (people := whose(report)):
         return ()
     if (rows := report.plan.max_rows_per_group) is not None:
         return (
@@ -246,3 +276,26 @@ def _charges(report: PrivacyReport) -> tuple[str, ...]:
         n_steps = sum(release.plan.n_steps + release.repeated_steps for release in releases)
         lines.append(f"{who}charged to '{dataset}' as run {run}, {n_steps:g} step{'s' * (n_steps > 1)}{aim}")
     return *lines, "a ledger counts releases, not scores or choices made from them"
+
+
+def belief_after(belief: float, epsilon: float) -> float:
+    """Largest belief after the release, from one strictly between 0 and 1, unless the answer is revealed: odds times e^ε."""
+    return float(expit(logit(belief) + epsilon))
+
+
+def success(epsilon: float, delta: float) -> float:
+    """Largest probability that an attacker is right, where "in" and "out" are equally likely: (e^ε + δ)/(e^ε + 1)."""
+    return float(expit(epsilon) + delta * expit(-epsilon))
+
+
+def hits(false_alarms: float, epsilon: float, delta: float) -> float:
+    """Largest P(says "in" | in) of an attack with P(says "in" | out) = ``false_alarms``."""
+    by_in = math.exp(min(epsilon, 700.0)) * false_alarms + delta
+    by_out = 1.0 - math.exp(-epsilon) * (1.0 - delta - false_alarms)
+    return max(0.0, min(1.0, by_in, by_out))
+
+
+def gaussian_success(mu: float) -> float:
+    """Like :func:`success`, for a fit that is exactly μ-Gaussian differentially private: Φ(μ/2)."""
+    # Dong, Roth and Su (2022), arXiv:1905.02383v3: the trade-off of N(0, 1) against N(μ, 1)
+    return float(ndtr(0.5 * mu))

@@ -40,9 +40,9 @@ from vips.executors import resolve as executors
 from vips.persistence.archive import one_error, restored_from, write_archive
 from vips.persistence.checkpoint import identity
 from vips.persistence.fitted import released_arrays
-from vips.report.fingerprint import fingerprint_of
 from vips.report.only_noise import is_only_noise
 from vips.report.report import PrivacyReport, Release
+from vips.report.report_fields import fingerprint_of
 from vips.streams.release import CorrelatedNoise
 from vips.streams.secret import Register, Secret, SecretFile, SecretMemory
 

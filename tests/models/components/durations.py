@@ -14,10 +14,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from vips.expfam import Gamma
-from vips.models.components.bins import Bins, bins_of_numbers
+from vips.models.components.bins import Bins, bins_of_numbers, missing_counts, shrunken_means
 from vips.models.components.component import SURE, Frame, Kind
 from vips.models.components.matching.charts import Rates
-from vips.models.components.noise import missing_counts, shrunken_means
 from vips.parts import Part, indexed
 
 __all__ = ["Durations", "duration"]

@@ -12,8 +12,8 @@ from vips import BayesianGaussianMixture, LatentClassAnalysis, PrivacyPlan
 from vips.core.units import unit_of_group
 from vips.models.components.matching import match, steps
 from vips.models.components.matching.persons import most_factor, ways_of
-from vips.models.gaussian_mixtures.matching import MixtureSimulator
-from vips.models.mixtures.matching import ClassSimulator
+from vips.models.gaussian_mixtures.contract import GaussianSimulator
+from vips.models.mixtures.posterior import ClassSimulator
 
 PLAN = PrivacyPlan.from_epsilon(
     epsilon=8.0, delta=1e-5, sampling_rate=1.0, n_steps=20, reproducible_noise=True, clip_norm=1.0
@@ -25,7 +25,7 @@ NORMS = np.random.default_rng(0).uniform(0.2, 1.5, 400)
 @pytest.fixture(scope="module", autouse=True)
 def enough_simulated_records():
     with pytest.MonkeyPatch.context() as patch:
-        for simulator in (ClassSimulator, MixtureSimulator):
+        for simulator in (ClassSimulator, GaussianSimulator):
             patch.setattr(simulator, "sizes", (3_000, 8_000, 2_000))
         yield
 

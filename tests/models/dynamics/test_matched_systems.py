@@ -13,8 +13,7 @@ from vips.models.components.matching.match import Match
 from vips.models.dynamics import matching
 from vips.models.dynamics.matching import SystemSimulator
 from vips.models.dynamics.posterior import Dynamics
-from vips.models.dynamics.smoothing import filtered
-from vips.models.dynamics.unseen import forecasts, samples
+from vips.models.dynamics.smoothing import filtered, forecasts, samples
 
 TRUTH = Dynamics(
     0.95 * np.array([[0.8, -0.3], [0.3, 0.8]]), 0.3 * np.eye(2), np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]),

@@ -15,9 +15,8 @@ from vips.data import Sequences
 from vips.expfam import Dirichlet
 from vips.models.components.categories import Categories
 from vips.models.markov import categorical
-from vips.models.markov.contexts import classes_of_symbols, first_classes
-from vips.models.markov.pairs import states_of_bins
 from vips.models.markov.posterior import SymbolPosterior
+from vips.models.markov.start import classes_of_symbols, first_classes, states_of_bins
 
 K, V = 3, 6
 RNG = np.random.default_rng(0)

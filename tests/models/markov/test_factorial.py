@@ -14,9 +14,8 @@ import vips
 from vips import FactorialHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.expfam import Dirichlet
-from vips.models.markov.factorial_denoising import view
 from vips.models.markov.factorial_inference import factorial_statistics, inferred_chains
-from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, next_emissions
+from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, next_emissions, view
 
 M, K, D = 2, 3, 2
 EFFECTS = np.array([[[-2.0, 0.0, 1.0], [2.0, 0.0, -1.0]], [[0.0, -1.5, 1.0], [0.0, 1.5, -1.0]]])

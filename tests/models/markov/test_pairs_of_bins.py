@@ -15,7 +15,7 @@ from vips.core.sums import Block
 from vips.models.components.bins import Bins, bins_of_counts
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import standard_numbers
-from vips.models.markov.pairs import states_of_bins
+from vips.models.markov.start import states_of_bins
 from vips.models.markov.statistics import of_pairs_of_bins
 from vips.privacy import PrivacyPlan
 

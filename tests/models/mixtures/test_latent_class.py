@@ -15,7 +15,7 @@ from vips.core.posteriors import restore_posterior
 from vips.core.sums import Block, DenseStatistics, classes
 from vips.core.sums import kernels as sums_kernels
 from vips.core.sums.classes import ClassStatistics
-from vips.models.mixtures import kernels
+from vips.models.components import kernels
 from vips.privacy import Lattice
 
 CODES = answers(300)

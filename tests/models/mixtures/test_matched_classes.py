@@ -9,7 +9,7 @@ from tests.mutants import check_notices
 from vips import LatentClassAnalysis, PrivacyPlan, StreamPlan, load
 from vips.expfam import Dirichlet, Draws
 from vips.models.components.matching import match
-from vips.models.mixtures import matching
+from vips.models.mixtures import posterior as classes
 
 LEVELS = (3, 3, 2, 4, 3, 3, 2, 3)
 SHARES = np.array([0.5, 0.3, 0.2])
@@ -147,24 +147,24 @@ def test_intervals_hold_where_some_answers_are_missing():
 
 
 def clips_are_forgotten(patch):
-    seen = matching.ClassSimulator.seen_in_persons
+    seen = classes.ClassSimulator.seen_in_persons
 
     def mutant(*arguments):
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(PrivacyPlan, "clip_weights", lambda plan, norms: np.ones(len(norms)))
             return seen(*arguments)
 
-    patch.setattr(matching.ClassSimulator, "seen_in_persons", mutant)
+    patch.setattr(classes.ClassSimulator, "seen_in_persons", mutant)
 
 
 def missing_answers_are_forgotten(patch):
-    simulated = matching.ClassSimulator.simulated
+    simulated = classes.ClassSimulator.simulated
 
     def mutant(self, charts, *arguments):
         shares, missing, *of_columns = charts
         return simulated(self, [shares, replace(missing, p=[1.0, 0.0] + 0.0 * missing.p), *of_columns], *arguments)
 
-    patch.setattr(matching.ClassSimulator, "simulated", mutant)
+    patch.setattr(classes.ClassSimulator, "simulated", mutant)
 
 
 @pytest.mark.slow
@@ -173,7 +173,7 @@ def missing_answers_are_forgotten(patch):
 def test_mutants_are_noticed(mutant, monkeypatch):
     monkeypatch.setattr(match, "_N_STARTS", 0)  # no other start helps
     monkeypatch.setattr(match.Match, "check", lambda _: None)  # nor a refusal
-    monkeypatch.setattr(matching, "check_told", lambda *_: None)
+    monkeypatch.setattr(classes, "check_told", lambda *_: None)
     check_notices(check_that_intervals_hold, mutant, monkeypatch, "intervals hold")
 
 

@@ -7,7 +7,7 @@ from scipy import stats
 from scipy.special import gammaln
 
 from vips import DirichletMultinomial, PrivacyPlan
-from vips.models.proportions.noisy_counts import draw_rates
+from vips.models.proportions.dirichlet_multinomial import draw_rates
 
 
 def categories(n_records, theta, rng):

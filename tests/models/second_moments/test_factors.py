@@ -13,10 +13,16 @@ from tests.laws.reachable import everything_reachable_is_a_function_of_the_noisy
 from tests.models.short_audit import shorten
 from tests.mutants import check_notices
 from vips import FactorAnalysis, PrivacyPlan, ProbabilisticPCA, audit, load
-from vips.models.second_moments import bootstrap, estimates, factors, linear_regression
-from vips.models.second_moments.bootstrap import aligned, bootstrapped, stacked
+from vips.models.second_moments import estimates, factors, linear_regression
 from vips.models.second_moments.contract import SecondMomentModel
-from vips.models.second_moments.estimates import NoisyCovariance, factor_analysis, noisy_factor_analysis
+from vips.models.second_moments.estimates import (
+    NoisyCovariance,
+    aligned,
+    bootstrapped,
+    factor_analysis,
+    noisy_factor_analysis,
+    stacked,
+)
 from vips.models.second_moments.evidence import maximise_evidence
 from vips.models.second_moments.moments import SecondMoments
 
@@ -147,7 +153,7 @@ def test_draws_of_a_noise_variance_at_its_bound_go_below_it(monkeypatch):
         assert (lower_ends() < 0.9).all(), "an interval from the bound on"
 
     def mutant(patch):
-        patch.setattr(bootstrap, "stacked", lambda fits, mean: stacked(
+        patch.setattr(estimates, "stacked", lambda fits, mean: stacked(
             replace(fits, noise_variance=np.maximum(fits.noise_variance, 0.0099)), mean
         ))  # fmt: skip
 

@@ -15,8 +15,7 @@ from vips.core.sums.regressions import SquaresOfShares
 from vips.models import _newton
 from vips.models._coefficient_tables import BENT
 from vips.models.second_moments import noise_aware
-from vips.models.second_moments.denoising import Denoised
-from vips.models.second_moments.noise_aware import noise_aware_coefficients
+from vips.models.second_moments.noise_aware import Denoised, noise_aware_coefficients
 
 TABLE = {"max_norm": 1.0, "target_range": (-6.0, 6.0)}
 

@@ -214,7 +214,7 @@ def test_columns_that_nothing_was_read_of_are_named():
         ({"columns": {"age": "number"}}, "a tuple of edges"),
         ({"columns": {"smoker": ["no", "no"]}}, "twice"),
         ({"columns": {"age": (date(2000, 1, 1), 5)}}, "not both"),
-        ({"columns": None}, "must map names"),
+        ({"columns": None}, "must be a mapping of names"),
         ({"columns": {"age": (0.0, 1.0), "b": (0.0, 1.0)}, "n_bins": 1000, "outcome": "c"}, "no declared column"),
         ({"columns": {str(i): (0.0, 1.0) for i in range(12)}, "n_bins": 1000}, "pairs of answers"),
         ({"rules": [{"smoker": ["no"]}]}, "maps the names of two"),

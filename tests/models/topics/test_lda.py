@@ -8,8 +8,8 @@ from sklearn.pipeline import make_pipeline
 
 from vips import LatentDirichletAllocation, PrivacyPlan, RobbinsMonro
 from vips.datasets import make_lda_corpus
+from vips.models._likelihood import alternate_words
 from vips.models.topics import statistics
-from vips.models.topics.completion import alternate_words
 from vips.models.topics.statistics import TopicPosterior
 
 
@@ -199,7 +199,7 @@ def test_halves_of_a_document_do_not_depend_on_other_documents():
 
 
 def test_completion_by_brute_force(fitted, corpus):
-    from vips.models.topics.completion import split_words
+    from vips.models._likelihood import split_words
 
     test = corpus.counts[1200:1210]
     observed, hidden = split_words(sp.csr_array(test), np.random.default_rng(0))
@@ -214,7 +214,7 @@ def test_completion_by_brute_force(fitted, corpus):
 
 
 def test_halves_of_words_are_random_and_fair():
-    from vips.models.topics.completion import split_words
+    from vips.models._likelihood import split_words
 
     document = sp.csr_array(np.array([[8, 2, 0]]))
     rng = np.random.default_rng(0)

@@ -31,11 +31,11 @@ from vips import (
 )
 from vips.datasets import load_digits_binary, make_lda_corpus
 from vips.expfam import Dirichlet, Gamma
-from vips.models.belief_networks.parts import reordered
+from vips.models.belief_networks.posterior import reordered
 from vips.models.topics.statistics import TopicPosterior
 from vips.tools.comparison import Comparison, compare
 from vips.tools.comparison import movement as movements
-from vips.tools.comparison.arms import plans_of_arms
+from vips.tools.comparison.compare import plans_of_arms
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_steps=10)
 LOG_LOSS = "log-loss (lower is better)"

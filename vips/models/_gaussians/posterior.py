@@ -1,4 +1,4 @@
-"""Posterior of a Gaussian mixture, and what an E-step needs of it.
+"""Posterior of a Gaussian mixture, what an E-step needs of it, and its components as a chart that a match moves.
 
 ===========  ====================  ==========================================================================
 symbol       name                  meaning
@@ -25,8 +25,9 @@ from scipy.special import digamma
 from vips.core.exact.blas import lower_inverse
 from vips.core.sums.gaussians import Tables
 from vips.expfam import DiagonalGaussian, Draws, Gaussian
+from vips.models.components.matching.charts import Gaussians
 
-__all__ = ["KINDS", "MixturePosterior", "applied"]
+__all__ = ["KINDS", "MixturePosterior", "applied", "at_chart", "chart_of"]
 
 KINDS = ("full", "tied", "diag", "spherical")
 _TOO_LARGE, _SMALL = 1e100, 1e-101  # of files
@@ -243,3 +244,29 @@ def applied(factors: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     if factors.shape[-2] == vectors.shape[-1]:
         return (factors @ vectors[..., None])[..., 0]
     return factors[..., 0, :] * vectors
+
+
+def chart_of(posterior: MixturePosterior, prior_sizes: tuple[float, float]) -> Gaussians:
+    """Means and covariances of the components, full or diagonal; priors count as so many records."""
+    factor, prior, d = posterior.factors, posterior.prior_covariance, posterior.mean.shape[1]
+    is_diagonal = posterior.covariance_type == "diag"
+    if is_diagonal:
+        factor, prior = factor[:, 0, :, None] * np.eye(d), np.diag(prior[0])
+    return Gaussians(posterior.mean, factor, is_diagonal, posterior.prior_mean, prior, prior_sizes)
+
+
+def at_chart(posterior: MixturePosterior, chart: Gaussians, sizes: np.ndarray) -> MixturePosterior:
+    """A posterior of the same kind at these parameters, which E-steps take as known; components have so many records."""
+    factor = chart.factor
+    if chart.is_diagonal:
+        factor = np.diagonal(factor, axis1=1, axis2=2)[:, None]
+    return replace(
+        posterior,
+        concentration=sizes,
+        mean=chart.mean,
+        mean_precision=sizes,
+        dof=sizes + chart.mean.shape[1],
+        factor=factor,
+        plug_in=True,
+        n_active=len(sizes),
+    )

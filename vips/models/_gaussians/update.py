@@ -1,4 +1,4 @@
-"""M-step of Gaussian mixtures: from totals in the coordinates of the last posterior to the next one.
+"""M-step of Gaussian mixtures: from totals in the coordinates of the last posterior to the next one; and its divergence.
 
 With counts n_k, weights w_k = Σ_n r_nk u_nk, means x̄_k and covariances S_k of the records of each component:
 
@@ -7,6 +7,9 @@ With counts n_k, weights w_k = Σ_n r_nk u_nk, means x̄_k and covariances S_k o
 
 These are the updates of scikit-learn's ``BayesianGaussianMixture``, for every type of covariance; with EM, those of its
 ``GaussianMixture``. Student-t components: Peel and McLachlan (2000).
+
+The divergence of a posterior from its prior, Dirichlet or Betas, and normal-Wishart (Bishop, 2006, B.79), is exact for full
+covariances. For the others it takes the Wishart's expectations, as their updates do.
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import digamma
+from scipy.special import betaln, digamma, multigammaln
 
 from vips.core.exact.blas import cholesky
+from vips.expfam import Dirichlet
 from vips.models._definite import positive_definite
 from vips.models._gaussians.posterior import MixturePosterior, applied
 
-__all__ = ["Moments", "Priors", "next_posterior"]
+__all__ = ["Moments", "Priors", "divergence", "divergence_of_components", "next_posterior"]
 
 _NOTHING = 10.0 * np.finfo(np.float64).eps  # count of an empty component, as in scikit-learn
 _TAILS = (1.0, 1e3)  # least and largest degrees of freedom that are learnt
@@ -189,3 +193,43 @@ def _tails(sums: np.ndarray, count: np.ndarray, old: np.ndarray) -> np.ndarray:
         else:
             tails[k] = np.exp(brentq(slope, low, high, args=(mean,), xtol=1e-10))
     return tails
+
+
+def divergence(posterior: MixturePosterior, priors: Priors) -> float:
+    """KL(posterior ‖ prior)."""
+    return _of_weights(posterior, priors) + divergence_of_components(posterior, priors)
+
+
+def _of_weights(posterior: MixturePosterior, priors: Priors) -> float:
+    a = posterior.concentration
+    if a.ndim == 1:
+        return float(np.sum(Dirichlet(a).kl(Dirichlet(np.full(len(a), priors.concentration)))))
+    logs = digamma(a) - digamma(a.sum(axis=0))
+    first, second = a[0] - 1.0, a[1] - priors.concentration
+    return float(np.sum(betaln(1.0, priors.concentration) - betaln(*a) + first * logs[0] + second * logs[1]))
+
+
+def divergence_of_components(posterior: MixturePosterior, priors: Priors) -> float:
+    """KL of the normal-Wisharts alone."""
+    d, total = posterior.mean.shape[1], 0.0
+    inverses, log_determinants = posterior.inverse_factors, posterior.log_determinants
+    prior_covariance = posterior.prior_covariance
+    is_full = inverses.shape[1] == d
+    prior_log_det = np.linalg.slogdet(prior_covariance)[1] if is_full else float(np.log(prior_covariance).sum())
+    beta0, nu0 = priors.mean_precision, priors.dof
+    n_wisharts = 1 if posterior.covariance_type == "tied" else len(posterior.mean)
+    for k in range(len(posterior.mean)):
+        inverse, nu, beta = inverses[k], posterior.dof[k], posterior.mean_precision[k]
+        difference = posterior.mean[k] - posterior.prior_mean
+        image = applied(inverse, difference)
+        total += 0.5 * (d * (np.log(beta / beta0) - 1.0 + beta0 / beta) + beta0 * image @ image)
+        if k >= n_wisharts:
+            continue
+        # tr W₀ E Λ
+        trace = np.sum((inverse @ prior_covariance if is_full else inverse * prior_covariance) * inverse)
+        of_inverse = 2.0 * np.log(np.diagonal(inverse) if is_full else inverse[0]).sum()
+        # log|W⁻¹| of prior and posterior scale matrices, of which ν W is the expected precision
+        log_scale = of_inverse - d * np.log(nu)
+        total += 0.5 * nu0 * (-prior_log_det - log_scale) + multigammaln(0.5 * nu0, d) - multigammaln(0.5 * nu, d)
+        total += 0.5 * (nu - nu0) * (log_determinants[k] - log_scale - d * np.log(2.0)) + 0.5 * (trace - nu * d)
+    return float(total)

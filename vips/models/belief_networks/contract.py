@@ -16,8 +16,7 @@ from vips.core.sums.networks import NetworkStatistics
 from vips.model import ConjugateExponentialModel
 from vips.models.belief_networks.inference import dense_rows, infer
 from vips.models.belief_networks.matching import NetworkMatch, check_told, match_of, matched_network
-from vips.models.belief_networks.parts import network_parts, reordered
-from vips.models.belief_networks.posterior import NetworkPosterior
+from vips.models.belief_networks.posterior import NetworkPosterior, network_parts, reordered
 from vips.models.belief_networks.prior import PRIORS
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
 from vips.models.components.matching.steps import kept_steps

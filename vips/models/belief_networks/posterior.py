@@ -1,19 +1,21 @@
-"""Posterior of the parameters of a sigmoid belief network."""
+"""Posterior of the parameters of a sigmoid belief network, its parts by name, and hidden units in another order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from vips.core.sums.networks import packed_pairs
-from vips.expfam import DiagonalGaussian, Gaussian
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian, GeneralizedInverseGaussian
 from vips.expfam._headline import extent
 from vips.models.belief_networks import kernels
 from vips.models.belief_networks.prior import BIAS_PRECISION, Shrinkage, arrays_of
+from vips.parts import Part, last_of
 
-__all__ = ["NetworkPosterior"]
+__all__ = ["NetworkPosterior", "network_parts", "reordered"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -160,3 +162,44 @@ class _FullSpread:
         images = np.empty_like(z)
         kernels.packed_times(times(omega, self._packed), z, images)
         return (z - 0.5) * times(omega, self._squares) - images
+
+
+def _weight(columns: list[str], index: tuple[int, ...]) -> str:
+    return f"hidden {index[1]} → {columns[index[0]]}"
+
+
+def _always(name: str, index: tuple[int, ...]) -> str:
+    return name
+
+
+def network_parts(posterior: NetworkPosterior, columns: list[str]) -> list[Part]:
+    """Weights and biases, and the scales of the weights' prior."""
+    biases = [f"bias of {name}" for name in columns]
+    of_hidden = [f"bias of hidden {k}" for k in range(len(posterior.hidden_bias.mean))]
+    parts = [
+        Part("weights", posterior.weights, partial(_weight, columns), columns),
+        Part("visible bias", posterior.visible_bias, partial(last_of, biases), columns),
+        Part("hidden bias", posterior.hidden_bias, partial(last_of, of_hidden), columns),
+    ]
+    for name in ("variance", "local_rate", "unit_rate", "global_rate"):
+        if getattr(posterior.shrinkage, name) is not None:
+            label = f"shrinkage {name.replace('_', ' ')}"
+            parts.append(Part(label, getattr(posterior.shrinkage, name), partial(_always, label), columns, False))
+    return parts
+
+
+def reordered(posterior: NetworkPosterior, order: np.ndarray) -> NetworkPosterior:
+    """The posterior with hidden units in another order; fields that are not compared stay as they are."""
+    weights, scales = posterior.weights, posterior.shrinkage
+    precision = weights.precision[:, order]
+    if isinstance(weights, Gaussian):
+        weights = Gaussian(weights.mean[:, order], precision[:, :, order])
+    else:
+        weights = DiagonalGaussian(weights.mean[:, order], precision)
+    bias = DiagonalGaussian(posterior.hidden_bias.mean[order], posterior.hidden_bias.precision[order])
+    if scales.variance is not None:
+        zeta, xi, phi = scales.variance, scales.local_rate, scales.unit_rate
+        variance = GeneralizedInverseGaussian(zeta.rate[:, order], zeta.inverse_rate[:, order])
+        local, unit = Gamma(xi.shape[:, order], xi.rate[:, order]), Gamma(phi.shape[order], phi.rate[order])
+        scales = replace(scales, variance=variance, local_rate=local, unit_rate=unit)
+    return replace(posterior, weights=weights, hidden_bias=bias, shrinkage=scales)

@@ -33,7 +33,7 @@ from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
-from vips.models.belief_networks.parts import network_parts
+from vips.models.belief_networks.posterior import network_parts
 from vips.parts import Score, average
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     (3, 64)
     """
 
-    ignores_labels = True
+    ignores_labels = takes_sparse = True
 
     # -- methods for users --------------------------------------------------------------------------------------
 
@@ -255,11 +255,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     def predictions(self, X) -> np.ndarray:
         """Evidence lower bound of each record."""
         return self.score_samples(X)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     # -- helpers ------------------------------------------------------------------------------------------------
 

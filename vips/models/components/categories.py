@@ -117,9 +117,7 @@ class Categories(Kind):
     def largest_squares(self) -> float:
         return float(self.n_columns)
 
-    @property
-    def usual_squares(self) -> float:
-        return float(self.n_columns)
+    usual_squares = largest_squares
 
     @property
     def n_columns(self) -> int:
@@ -128,6 +126,8 @@ class Categories(Kind):
     @property
     def width(self) -> int:
         return sum(self.levels)
+
+    n_marginals = n_means = n_values = width
 
     @cached_property
     def bins(self) -> Bins:
@@ -142,20 +142,8 @@ class Categories(Kind):
         return np.empty(0, np.int64)
 
     @property
-    def n_marginals(self) -> int:
-        return self.width
-
-    @property
-    def n_means(self) -> int:
-        return self.width
-
-    @property
     def n_free(self) -> int:
         return self.width - self.n_columns
-
-    @property
-    def n_values(self) -> int:
-        return self.width
 
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")

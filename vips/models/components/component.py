@@ -193,7 +193,7 @@ class Component(ABC):
     def chances(self, posterior: Any) -> np.ndarray:
         """Probabilities of the bins at the posterior's means, column after column, shape (K, sum of bins.sizes)."""
 
-    # -- where states of a chain begin: from neighbouring bins (``vips/models/markov/pairs.py``) ------------------------
+    # -- where states of a chain begin: from neighbouring bins (``vips/models/markov/start.py``) ------------------------
 
     def binned(self, marginals: np.ndarray, most: int) -> Self:
         """The same columns in at most so many bins each, which hold about as much of these marginals."""

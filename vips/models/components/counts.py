@@ -21,11 +21,10 @@ from scipy.special import gammaln, pdtr
 
 from vips.core.exact.rowwise import row_dots
 from vips.expfam import Gamma
-from vips.models.components.bins import Bins, bins_of_counts
+from vips.models.components.bins import Bins, bins_of_counts, missing_counts, shrunken_means
 from vips.models.components.component import SURE, Frame, Kind, Named
 from vips.models.components.matching.charts import Rates
 from vips.models.components.matching.simulator import counts_at
-from vips.models.components.noise import missing_counts, shrunken_means
 from vips.parts import Part, indexed
 
 __all__ = ["Counts"]
@@ -107,6 +106,8 @@ class Counts(Kind):
     def n_columns(self) -> int:
         return len(self.max_count)
 
+    n_free = n_columns
+
     @property
     def width(self) -> int:
         return 2 * len(self.max_count)
@@ -114,10 +115,6 @@ class Counts(Kind):
     @cached_property
     def bins(self) -> Bins:
         return self.own_bins or bins_of_counts(self.max_count, _BINS)
-
-    @property
-    def n_free(self) -> int:
-        return self.n_columns
 
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")

@@ -1,4 +1,7 @@
-"""Numba kernels of components. Every row and every record is computed by itself, in the same order of operations."""
+"""Numba kernels of components. Every row and every record is computed by itself, in the same order of operations.
+
+``places[n, j]`` is the level that record n has in column j, counted over all columns of categories; -1 for a missing answer.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import numpy as np
 
 from vips.core.exact.compiled import compiled
 
-__all__ = ["fill_likely", "find_places"]
+__all__ = ["fill_likely", "find_places", "responsibilities"]
 
 _jit = compiled(nogil=True, error_model="numpy")
 
@@ -30,3 +33,27 @@ def fill_likely(scores, least, likely, log_scale):
             log_scale[n] = max(log_scale[n], scores[n, k])
         for k in range(scores.shape[1]):
             likely[n, k] = max(np.exp(scores[n, k] - log_scale[n]), least)
+
+
+@_jit
+def responsibilities(places, log_answers, shares, log_likelihood):
+    """r_nk, and log Σ_k exp(s_nk + Σ_j log θ_k,places[n, j]).
+
+    ``shares`` holds s, the scores of what is no answer, and then r; ``log_answers`` has shape (n_levels, K).
+    """
+    for n in range(len(places)):
+        row = shares[n]
+        for j in range(places.shape[1]):
+            if places[n, j] >= 0:
+                of_level = log_answers[places[n, j]]
+                for k in range(len(row)):
+                    row[k] += of_level[k]
+        largest, total = -np.inf, 0.0
+        for k in range(len(row)):
+            largest = max(largest, row[k])
+        for k in range(len(row)):
+            row[k] = np.exp(row[k] - largest)
+            total += row[k]
+        for k in range(len(row)):
+            row[k] /= total
+        log_likelihood[n] = largest + np.log(total)

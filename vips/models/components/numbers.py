@@ -20,10 +20,9 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from vips.expfam import DiagonalGaussian, Gamma
-from vips.models.components.bins import Bins, bins_of_numbers
+from vips.models.components.bins import Bins, bins_of_numbers, missing_counts, shrunken_means, shrunken_variances
 from vips.models.components.component import SURE, Frame, Kind, Named
 from vips.models.components.matching.charts import Gaussians
-from vips.models.components.noise import missing_counts, shrunken_means, shrunken_variances
 from vips.parts import Part, indexed
 
 __all__ = ["LEAST_VARIANCE", "NormalGamma", "Numbers", "standard_numbers"]
@@ -171,9 +170,7 @@ class Numbers(Kind):
     def n_free(self) -> int:
         return 2 * self.n_columns
 
-    @property
-    def n_values(self) -> int:
-        return 2 * self.n_columns
+    n_values = n_free
 
     def cells(self, values: np.ndarray) -> np.ndarray:
         cells = np.array(values, np.float64, order="C")

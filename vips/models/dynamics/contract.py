@@ -159,15 +159,12 @@ class DynamicsModel(SequenceModel):
         return w * (2 * p) ** 2 + 2 * p * w + p * (K + 1) ** 2
 
     def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior"),
-            "declared_public": (
-                f"max_norm = {self._ball() if self.max_norm else np.inf:g}: longer steps are scaled down to it",
-                f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
-                "n_components and all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence the posterior",
+            f"max_norm = {self._ball() if self.max_norm else np.inf:g}: longer steps are scaled down to it",
+            f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
+            "n_components and all other constructor arguments",
+        )
 
     def bound(self, records, posterior: DynamicsPosterior) -> float:
         """Log likelihood of these records with EM, evidence lower bound of records and parameters with variational Bayes; for
@@ -176,10 +173,6 @@ class DynamicsModel(SequenceModel):
         return total if posterior.uncertainty is None else total - divergence(posterior, self._prior())
 
     # -- users --------------------------------------------------------------------------------------------------
-
-    def score(self, X, lengths=None) -> float:
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, lengths).mean())
 
     @property
     def observation_matrix_(self) -> np.ndarray:

@@ -24,10 +24,9 @@ from vips.models.components.matching.steps import kept_steps
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.matching import match_of, matched_system
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
-from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
-from vips.models.dynamics.unseen import forecasts, samples
+from vips.models.dynamics.smoothing import filtered, forecasts, samples, smoothed, smoothed_whole
 from vips.models.dynamics.variational import spread_of
-from vips.parts import Part, indexed
+from vips.parts import Part, in_table, indexed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -188,11 +187,7 @@ class LinearDynamicalSystem(DynamicsModel):
         means_and_ends = forecasts(self._read(X, lengths), self.posterior_.systems(), n_steps, level)
         return tuple(forecast_frame(X, values) for values in means_and_ends)
 
-    # -- likelihood and synthetic sequences -----------------------------------------------------------------------
-
-    def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Log likelihood of each sequence, in nats, shape (n_sequences,)."""
-        return self._log_likelihood(self.sequences_of(X, lengths))
+    # -- synthetic sequences --------------------------------------------------------------------------------------
 
     def sample(
         self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object = None
@@ -316,7 +311,7 @@ class LinearDynamicalSystem(DynamicsModel):
             return super().posterior_parts(posterior)
         of, (p, K) = posterior.dynamics.canonical(), posterior.dynamics.loadings.shape
         n, states = max(posterior.n_steps, 1.0), self.state_names()
-        columns = self.column_names()
+        columns, rows = self.column_names(), [*(f"state {k}" for k in range(K)), "offset", "log noise variance"]
         seen = np.vstack([of.loadings.T, of.offset, np.log(of.noise_variance)])
         variances = np.vstack([np.tile(of.noise_variance, (K + 1, 1)), np.full((1, p), 2.0)]) / n
         moved = np.repeat(np.maximum(np.diag(of.moves_cov), _TINY)[:, None], K, axis=1) / n
@@ -330,7 +325,7 @@ class LinearDynamicalSystem(DynamicsModel):
             emissions = Draws(np.concatenate([loadings, *(part[:, None] for part in others)], axis=1))
             moves = draws["moves"]
         return [
-            Part("emissions", emissions, partial(_label, columns, K), columns),
+            Part("emissions", emissions, partial(in_table, rows, columns), columns),
             Part("moves", moves, partial(indexed, "moves"), states),
         ]
 
@@ -370,9 +365,3 @@ class LinearDynamicalSystem(DynamicsModel):
     def _system(self) -> Dynamics:
         """The fitted system in its canonical coordinates."""
         return self.posterior_.canonical
-
-
-def _label(columns: list[str], K: int, index: tuple[int, ...]) -> str:
-    row, column = index
-    name = f"state {row}" if row < K else ("offset", "log noise variance")[row - K]
-    return f"{name}: {columns[column]}"

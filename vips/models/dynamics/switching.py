@@ -18,19 +18,21 @@ from vips.core.sums import Block, RecordStatistics
 from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
 from vips.expfam import DiagonalGaussian
+from vips.models.components.matching.simulator import levels_at
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.statistics import moment_blocks
-from vips.models.dynamics.switching_denoising import repaired, view
 from vips.models.dynamics.switching_posterior import (
     Inferred,
     SwitchingPosterior,
     inferred,
     next_switching,
+    repaired,
     switching_blocks,
     switching_statistics,
+    view,
 )
-from vips.parts import Part
+from vips.parts import Part, in_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -172,7 +174,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         -------
         matplotlib.axes.Axes
         """
-        from vips.models._sequence_plot import plot_sequences
+        from vips.models._pictures import plot_sequences
 
         return plot_sequences(self, X, lengths, self._regime_names(), ax)
 
@@ -184,10 +186,6 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     def transform(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Means of the states given whole sequences, shape (n_steps, K)."""
         return self.smooth(X, lengths)[0]
-
-    def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Lower bound of the log likelihood of each sequence, in nats, shape (n_sequences,)."""
-        return self._inferred(X, lengths).bound
 
     def sample(
         self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object
@@ -202,8 +200,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         roots, first = np.linalg.cholesky(of.moves_cov), np.linalg.cholesky(shared.start_cov)
         for t in range(int(lengths.max(initial=0))):  # all sequences at once
             here = offsets[:-1][lengths > t] + t
-            below = np.cumsum(of.regime_start[None] if t == 0 else of.regime_moves[regimes[here - 1]], axis=1)
-            regimes[here] = np.minimum((rng.random((len(here), 1)) >= below).sum(axis=1), self.n_regimes - 1)
+            p = of.regime_start if t == 0 else of.regime_moves[regimes[here - 1]]
+            regimes[here] = levels_at(rng.random(len(here)), p)
             draws, now = rng.standard_normal((len(here), self.n_components)), regimes[here]
             if t == 0:
                 states[here] = shared.start + draws @ first.T
@@ -246,7 +244,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         of, n, columns = posterior.dynamics, max(posterior.n_steps, 1.0), self.column_names()
         seen = np.vstack([of.offset, np.log(of.noise_variance)])
         variances = np.vstack([of.noise_variance, np.full(len(columns), 2.0)]) / n
-        return [Part("emissions", DiagonalGaussian(seen, 1.0 / variances), partial(_label, columns), columns)]
+        label = partial(in_table, ["offset", "log noise variance"], columns)
+        return [Part("emissions", DiagonalGaussian(seen, 1.0 / variances), label, columns)]
 
     def _system(self) -> Dynamics:
         return self.posterior_.dynamics
@@ -260,9 +259,4 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         return inferred(self._read(X, lengths), self.posterior_, self.max_iter)
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
-        return self.score_samples(records)
-
-
-def _label(columns: list[str], index: tuple[int, ...]) -> str:
-    row, column = index
-    return f"{('offset', 'log noise variance')[row]}: {columns[column]}"
+        return self._inferred(records).bound

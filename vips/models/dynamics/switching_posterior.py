@@ -1,4 +1,8 @@
-"""Posterior of a switching linear dynamical system, its E-step and its M-step."""
+"""Posterior of a switching linear dynamical system, its E-step and its M-step; and valid views of noisy totals,
+and of the parameters that they give.
+
+Coordinates are those of the start, in which states have variance 1: so a least eigenvalue has a meaning.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +14,35 @@ import numpy as np
 from vips.core.exact.threads import run_ranges
 from vips.core.sums import Block, DenseStatistics
 from vips.data._sequences import Sequences
+from vips.models._definite import floored
 from vips.models.dynamics import sums, switching_kernels
+from vips.models.dynamics.moments import shared
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior, stable
 from vips.models.dynamics.smoothing import LEAST_STEPS
 from vips.models.dynamics.update import divided_by, next_dynamics, raised
 
-__all__ = ["Inferred", "SwitchingPosterior", "inferred", "next_switching", "switching_blocks", "switching_statistics"]
+__all__ = [
+    "Inferred",
+    "SwitchingPosterior",
+    "inferred",
+    "next_switching",
+    "repaired",
+    "switching_blocks",
+    "switching_statistics",
+    "view",
+]
 
 _APART = 0.4  # of the first moves of a regime from those of all, for states of variance 1
 _STAYS = 0.9  # share of steps in which a regime stays, at first
 _LEAST = 1e-6  # of an eigenvalue of a covariance, as a share of the states' mean one
 _PRIOR = 1e-3  # of a count of regimes
+_VISIBLE = 10.0  # deviations of the noise in a count below which nothing is seen
+_LARGEST = 0.995  # modulus of an eigenvalue of the moves
+_LEAST_MOVES, _LEAST_START, _LEAST_NOISE = (
+    0.02,
+    0.05,
+    0.02,
+)  # of eigenvalues of covariances, and of variances of columns' noise
 
 
 @dataclass(frozen=True, repr=False)
@@ -194,4 +216,41 @@ def next_switching(totals: Mapping[str, np.ndarray], previous: SwitchingPosterio
     return replace(
         previous, dynamics=dynamics, moves=moves, moves_cov=moves_cov, regime_start=start / start.sum(),
         regime_moves=pairs / pairs.sum(axis=1, keepdims=True), n_sequences=float(n), n_steps=float(n_steps),
+    )  # fmt: skip
+
+
+def view(totals: Mapping[str, np.ndarray], noise_std: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """Totals without negative counts or moments. Where noise is larger than the differences between the columns' moments of the
+    states, columns share their average. What noise hides counts as not seen, so that its parameters stay as they are."""
+    denoised = dict(totals)
+    for name in ("regimes", "pairs", "first_regime"):
+        denoised[name] = np.maximum(totals[name], 0.0)
+    denoised["counts"] = np.maximum(totals["counts"], 1.0)
+    seen = shared(totals["seen"], noise_std["seen"], (0,))
+    least = max(noise_std["seen"], _LEAST_MOVES * denoised["counts"][1])
+    denoised["seen"] = np.array([floored(moments, least) for moments in seen])
+    denoised["before"] = np.array([
+        floored(moments, max(noise_std["before"], _LEAST_MOVES * count))
+        for moments, count in zip(totals["before"], denoised["regimes"], strict=True)
+    ])  # fmt: skip
+    denoised["regimes"] = np.where(denoised["regimes"] > _VISIBLE * noise_std["before"], denoised["regimes"], 0.0)
+    if not denoised["counts"][1] > _VISIBLE * noise_std["seen"]:
+        denoised["seen"] = np.zeros(denoised["seen"].shape)
+    if not denoised["counts"][0] > _VISIBLE * noise_std["begin"]:
+        denoised["counts"] = np.array([0.0, denoised["counts"][1]])
+    return denoised
+
+
+def repaired(posterior: SwitchingPosterior) -> SwitchingPosterior:
+    """With moves that are stable, and covariances and variances that are not too small."""
+    of = posterior.dynamics
+    variance = np.square(of.loadings).sum(axis=1) + of.noise_variance
+    return replace(
+        posterior,
+        moves=np.array([stable(moves, _LARGEST) for moves in posterior.moves]),
+        moves_cov=np.array([floored(covariance, _LEAST_MOVES) for covariance in posterior.moves_cov]),
+        dynamics=replace(
+            of, start_cov=floored(of.start_cov, _LEAST_START),
+            noise_variance=np.maximum(of.noise_variance, _LEAST_NOISE * variance),
+        ),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The contract of Gaussian mixtures: what the engine calls.
+"""The contract of Gaussian mixtures: what the engine calls, and records that are simulated for a match.
 
 w ~ Dirichlet(α, …, α), or the stick-breaking weights of a Dirichlet process with concentration α
 Λ_k ~ Wishart(ν₀, W₀⁻¹),   μ_k | Λ_k ~ N(m₀, (β₀ Λ_k)⁻¹)
@@ -7,25 +7,28 @@ z_n | w ~ Categorical(w),   x_n | z_n = k ~ N(μ_k, (u_nk Λ_k)⁻¹)        u_n
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import softmax
 
+from vips._support.alignment import align
 from vips._support.arguments import arguments, choice, function_of_step, number, positive, whole
 from vips._support.validation import check_max_norm
 from vips.core.exact.rowwise import scaled_rows
 from vips.core.phases import FitPhase
-from vips.core.plan import PrivacyPlan
 from vips.core.records.source import DataSource
 from vips.core.sums import Block, RecordStatistics
 from vips.core.sums.gaussians import MixtureStatistics
+from vips.expfam import Draws
 from vips.models import _typical as typical
 from vips.models._centred import look_at_columns, place
 from vips.models._gaussians.denoising import Influence, view
-from vips.models._gaussians.posterior import KINDS, MixturePosterior
+from vips.models._gaussians.posterior import KINDS, MixturePosterior, at_chart, chart_of
 from vips.models._gaussians.splitting import (
     first_posterior,
     growing_phases,
@@ -37,15 +40,14 @@ from vips.models._gaussians.splitting import (
 )
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
-from vips.models._mixture import Mixture
+from vips.models._mixture import Mixture, MixtureSimulator
 from vips.models._scales import blocks_of_least_cost
 from vips.models._starts import best_start, clusters
 from vips.models._variance_ratios import WITH_SQUARES, matched_blocks
-from vips.models.components.matching.match import Match
-from vips.models.components.matching.steps import kept_steps
-from vips.models.gaussian_mixtures.matching import MixtureSimulator, match_of, matched_components
+from vips.models.components.matching.charts import Chart, Simplexes
+from vips.models.components.matching.match import ChartMatch, check_told
 
-__all__ = ["GaussianMixtureModel"]
+__all__ = ["GaussianMixtureModel", "GaussianSimulator", "matched_components"]
 
 _LEAST_STD = 1e-4  # of a private component, in units of `max_norm`
 _CHUNK = 500_000  # numbers: more would leave the cache, and fewer keep threads waiting for each other
@@ -74,8 +76,7 @@ class GaussianMixtureModel(Mixture):
     on_invalid: str = "drop"
 
     name_of_score = "log density"
-    _unlisted = ("simulator",)
-    exact_rows = True
+    takes_sparse = True
     exact_noise = ("count",)
 
     def check_parameters(self) -> None:
@@ -133,20 +134,12 @@ class GaussianMixtureModel(Mixture):
             FitPhase("components", n_left, step_size=partial(step_size_of_all, self, bool(growing), n_left), **moments),
         ]
 
-    def kept_steps(self, n_steps: int) -> Collection[int]:
-        return kept_steps(self, n_steps)
-
     def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, Any]:
         K, d = self.n_components, typical.n_columns(self, n_features)
         return typical.vectors(self.max_norm, typical.members(n_records, K, rng), K, d, rng), None
 
-    def to_match(self) -> Match:
-        priors = self._priors()
-        return match_of(self.simulator(), priors.concentration, (priors.mean_precision, priors.dof))
-
-    def simulator(self) -> MixtureSimulator:
-        """Simulator of records like those of a private fit."""
-        return MixtureSimulator(self)
+    def simulator(self) -> GaussianSimulator:
+        return GaussianSimulator(self, self._priors())
 
     def to_noise_aware_posterior(self) -> MixturePosterior:
         return matched_components(self.match(), self.last_posterior_)
@@ -170,10 +163,6 @@ class GaussianMixtureModel(Mixture):
         """1, the norm of a record at its component: others weigh less in a private fit; with weights their squares, too."""
         longer = WITH_SQUARES if self.weighs_records else 1.0
         return longer * (1.0 + 1e-8) if self.is_private else np.inf
-
-    def default_plan(self, n_records: int) -> PrivacyPlan:
-        """Full-batch steps until the components have settled, at most 500."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     def default_chunk_size(self) -> int:
         return int(np.clip(_CHUNK // (self.n_columns + 3 * self.n_components), 256, 16384))
@@ -280,3 +269,50 @@ def _is_positive(covariance: np.ndarray) -> bool:
     if covariance.ndim < 2:
         return bool((covariance > 0.0).all())
     return np.allclose(covariance, covariance.T) and np.linalg.eigvalsh(covariance).min() > 0.0
+
+
+@dataclass(frozen=True)
+class GaussianSimulator(MixtureSimulator):
+    """Records of Gaussian components. The charts are those of the shares, and of means and covariances."""
+
+    priors: Priors
+
+    def charts(self) -> list[Chart]:
+        """Those of the fit's posterior; NotImplementedError for Student-t, tied and spherical components."""
+        posterior, priors = self.model.last_posterior_, self.priors
+        if posterior.covariance_type not in ("full", "diag") or posterior.tail.any():
+            raise NotImplementedError('Only Gaussian components with covariance_type="full" or "diag" are matched.')
+        components = chart_of(posterior, (priors.mean_precision, priors.dof))
+        return [Simplexes.inside(posterior.weights[None], priors.concentration), components]
+
+    def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> np.ndarray:
+        """Rows. Normals come in pairs."""
+        shares, components = charts
+        members = self.members(shares, n_records, rng)
+        normal = rng.standard_normal((n_records, components.mean.shape[1]))
+        normal[1::2] = -normal[::2][: n_records // 2]
+        return components.mean[members] + np.einsum("nij,nj->ni", components.factor[members], normal)
+
+    def scores(self, records: np.ndarray, charts: Sequence[Chart]) -> np.ndarray:
+        shares, components = charts
+        images = components.images(records)
+        given = softmax(np.log(shares.p[0]) + components.logs(images), axis=1)
+        return np.hstack([shares.scores(given[:, None, :]), components.scores(given, images)])
+
+
+def matched_components(match: ChartMatch, fitted: MixturePosterior) -> MixturePosterior:
+    """The fit's posterior with the parameters of the match, which E-steps take as known, and with draws of shares, means and
+    covariances; the components are in the order of the fit.
+
+    Raises
+    ------
+    NotImplementedError
+        If the match is refused, or noise hides a component.
+    """
+    match.check()
+    weights, of_components = match.draws()
+    check_told(weights, "components")
+    shares, components = match.best()
+    draws = {"weights": Draws(weights, shares.p[0])} | components.named("", of_components)
+    matched = replace(at_chart(fitted, components, match.n_records * shares.p[0]), draws=draws)
+    return matched.in_order(align(fitted.mean, components.mean, "euclidean").order)

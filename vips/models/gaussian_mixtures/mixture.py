@@ -13,11 +13,11 @@ from vips._support.validation import check_integer
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.sums.gaussians import MixtureStatistics
 from vips.expfam import Dirichlet
-from vips.models._gaussians.evidence import divergence
 from vips.models._gaussians.posterior import MixturePosterior
+from vips.models._gaussians.update import divergence
 from vips.models._starts import lost, warn_of_floor
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
-from vips.parts import Part, last_of
+from vips.parts import Part, in_table, last_of
 from vips.report.words import whose
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         ValueError
             If a column does not exist.
         """
-        from vips.models.gaussian_mixtures.plot import plot_ellipses
+        from vips.models._pictures import plot_ellipses
 
         check_is_fitted(self, "last_posterior_")
         names = self.column_names()
@@ -292,15 +292,12 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     # -- comparisons --------------------------------------------------------------------------------------------
 
     def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior of shares, means and covariances"),
-            "declared_public": (
-                f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
-                f"number of columns: {self.n_features_in_}",
-                "n_components, priors and all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence the posterior of shares, means and covariances",
+            f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
+            f"number of columns: {self.n_features_in_}",
+            "n_components, priors and all other constructor arguments",
+        )
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Shares and means of the components, given their expected precisions."""
@@ -309,7 +306,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         labels, names = [f"component {k}" for k in range(len(posterior.mean))], self.column_names()
         return [
             Part("weights", posterior.draws.get("weights", _shares(posterior)), partial(last_of, labels), labels),
-            Part("means", posterior.draws.get("means", posterior.means), partial(_mean, labels, names), names),
+            Part("means", posterior.draws.get("means", posterior.means), partial(in_table, labels, names), names),
         ]
 
     def components(self, posterior: MixturePosterior) -> tuple[np.ndarray, str]:
@@ -319,11 +316,6 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     def findings(self) -> dict[str, float]:
         """Number of components with records, and how far the released totals are from those of the best components."""
         return {"components with records": float(self.n_components_effective_)} | super().findings()
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
@@ -364,7 +356,3 @@ def _shares(posterior: MixturePosterior) -> Dirichlet:
     if concentration.ndim == 2:
         concentration = posterior.weights * concentration[0].sum()
     return Dirichlet(np.maximum(concentration, _LEAST))
-
-
-def _mean(labels: list[str], names: list[str], index: tuple[int, ...]) -> str:
-    return f"{labels[index[0]]}: {names[index[1]]}"

@@ -18,11 +18,10 @@ from vips.expfam import Dirichlet
 from vips.models import _typical as typical
 from vips.models.components.categories import Categories
 from vips.models.markov import kernels
-from vips.models.markov.contexts import classes_of_symbols, first_classes
 from vips.models.markov.hidden import HiddenMarkovModel, names_of
 from vips.models.markov.matching import SymbolSimulator
-from vips.models.markov.pairs import states_of_bins
 from vips.models.markov.posterior import Contexts, SymbolPosterior, private_chain, private_counts
+from vips.models.markov.start import classes_of_symbols, first_classes, states_of_bins
 from vips.models.markov.statistics import first_shares, moves_of, of_neighbours, of_pairs
 from vips.parts import Part, indexed
 from vips.report.unread import Seen
@@ -139,9 +138,9 @@ class CategoricalHMM(HiddenMarkovModel):
         return average, self._posterior(average["start"], average["moves"], average["emissions"], noise)
 
     def phases(self, n_steps: int) -> list[FitPhase]:
-        """Where symbols are few, the first steps count pairs of them, from which states are computed (``pairs.py``). Where they
+        """Where symbols are few, the first steps count pairs of them, from which states are computed (``start.py``). Where they
         are many, the first step counts symbols. The next ones find classes of symbols with like neighbours, at which states
-        begin (``contexts.py``); in short fits they begin near the symbols' frequencies."""
+        begin (``start.py``); in short fits they begin near the symbols' frequencies."""
         if self.n_components == 1:
             first = []
         elif self._counts_pairs():

@@ -14,8 +14,9 @@ from vips.core.exact.threads import run_ranges
 from vips.core.sums import DenseStatistics
 from vips.data._sequences import Sequences
 from vips.models._chains import inferred
-from vips.models.markov import factorial_kernels, kernels
+from vips.models.markov import kernels
 from vips.models.markov.factorial_posterior import FactorialPosterior
+from vips.models.markov.statistics import first_shares
 
 __all__ = ["Inferred", "factorial_statistics", "inferred_chains"]
 
@@ -65,7 +66,7 @@ def inferred_chains(records: Sequences, posterior: FactorialPosterior, max_iter:
     kernels.fill_missing(X, is_missing)
     z, scores, squares = np.empty((n_steps, d)), np.empty((n_steps, M * K)), np.empty(n_steps)
     _in_threads(
-        lambda first, last: factorial_kernels.fill_steps(
+        lambda first, last: kernels.fill_steps(
             X, is_missing, posterior.centre, posterior.whitening, tables.gains, tables.precision, first, last, z, scores,
             squares,
         ),
@@ -79,7 +80,7 @@ def inferred_chains(records: Sequences, posterior: FactorialPosterior, max_iter:
         for m in range(M):
 
             def fill(first: int, last: int, m: int = m) -> None:
-                factorial_kernels.fill_evidence(
+                kernels.fill_evidence(
                     scores, is_missing, tables.overlap, shares, m, K, first, last, log_likely, likely, log_scale
                 )
 
@@ -89,7 +90,7 @@ def inferred_chains(records: Sequences, posterior: FactorialPosterior, max_iter:
             bound += log_normaliser
     expected, log_det = np.empty(len(records)), np.log(np.diag(posterior.whitening)).sum()
     _in_threads(
-        lambda first, last: factorial_kernels.fill_expected_log(
+        lambda first, last: kernels.fill_expected_log(
             offsets, is_missing, scores, squares, tables.overlap, shares, tables.constant + log_det, log_likely, K, first,
             last, expected,
         ),
@@ -104,13 +105,12 @@ def factorial_statistics(records: Sequences, posterior: FactorialPosterior, max_
     (M, K), n, d = posterior.start.concentration.shape, len(records), len(posterior.mean)
     both, linear, second = np.empty((n, M * K, M * K)), np.empty((n, M * K, d)), np.empty((n, d, d))
     _in_threads(
-        lambda first, last: factorial_kernels.add_sums(
+        lambda first, last: kernels.add_sums(
             offsets, inference.is_missing, inference.z, inference.shares, K, first, last, both, linear, second
         ),
         offsets,
     )
-    start, filled = np.zeros((n, M, K)), records.lengths > 0
-    start[filled] = inference.shares[offsets[:-1][filled]].reshape(-1, M, K)
+    start = first_shares(records, inference.shares).reshape(n, M, K)
     return DenseStatistics({
         "start": start, "moves": inference.pairs, "both": both, "linear": linear, "second": second,
     })  # fmt: skip

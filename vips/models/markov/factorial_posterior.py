@@ -4,6 +4,8 @@ The indicators of M chains with K states each form one vector s of R = M K numbe
 which all of them have mean 0 and covariance I,
 
     z_t ~ N(W s_t, Σ),   W | Σ ~ matrix normal with mean B and column covariance V,   Σ ~ inverse Wishart(Ψ, ν).
+
+The view of noisy totals is valid: some sequences could have them.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from scipy.special import digamma, multigammaln
 
 from vips.expfam import Dirichlet
 from vips.models._definite import positive_definite
-from vips.models.markov.posterior import ChainPosterior
+from vips.models.markov.posterior import ChainPosterior, private_chain
 
-__all__ = ["FactorialPosterior", "Prior", "Tables", "long_run", "next_emissions"]
+__all__ = ["FactorialPosterior", "Prior", "Tables", "long_run", "next_emissions", "view"]
 
 _LOG_TWO_PI = float(np.log(2.0 * np.pi))
 _OF_ALL = "offset", "covariance"  # draws that are those of all chains
+_LEAST = 1e-3  # of the steps: those of a state
+_ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -196,3 +200,38 @@ def long_run(moves: np.ndarray) -> np.ndarray:
     rows = np.concatenate([of_moves, np.ones((*moves.shape[:-2], 1, K))], axis=-2)
     shares = np.linalg.pinv(rows)[..., -1]
     return shares / shares.sum(axis=-1, keepdims=True)
+
+
+def view(totals: Mapping[str, np.ndarray], noise_std: Mapping[str, float]) -> dict[str, np.ndarray]:
+    """Totals that some sequences could have.
+
+    No count is negative, two states of one chain exclude each other, and the states of each chain add up to 1 in every step:
+    tables of two chains get the margins of both, by iterative proportional fitting, and all chains have the same sum of steps.
+    """
+    M, K = totals["start"].shape
+    chains = [private_chain(*chain, noise_std) for chain in zip(totals["start"], totals["moves"], strict=True)]
+    start, moves = (np.array(parts) for parts in zip(*chains, strict=True))
+    both, every = totals["both"].reshape(M, K, M, K), np.arange(M)
+    # K entries off the diagonal add up to a count, too, each with half of its variance
+    counts = np.diag(totals["both"]).reshape(M, K)
+    others = both.sum(axis=3)
+    others[every, :, every] = 0.0
+    counts = (counts + others.sum(axis=2) * 2.0 / K) / (1.0 + (M - 1) * 2.0 / K)
+    n_steps = max(counts.sum() / M, 1.0)
+    counts = np.maximum(counts, _LEAST * n_steps)
+    counts = n_steps * counts / counts.sum(axis=1, keepdims=True)
+    both = np.maximum(both, _LEAST * n_steps / K**2)
+    for m in range(M):
+        both[m, :, m] = np.diag(counts[m])
+        for other in range(m):
+            table = both[m, :, other]
+            for _ in range(_ROUNDS):
+                table = table * (counts[m] / table.sum(axis=1))[:, None]
+                table = table * (counts[other] / table.sum(axis=0))
+            both[m, :, other], both[other, :, m] = table, table.T
+    linear = totals["linear"].reshape(M, K, -1)
+    sums = linear.sum(axis=1)
+    linear = linear + (counts / n_steps)[:, :, None] * (sums.mean(axis=0) - sums)[:, None]
+    return dict(totals) | {
+        "start": start, "moves": moves, "both": both.reshape(M * K, M * K), "linear": linear.reshape(M * K, -1),
+    }  # fmt: skip

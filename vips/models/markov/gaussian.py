@@ -21,7 +21,6 @@ from vips.models import _typical as typical
 from vips.models._centred import look_at_columns, place
 from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
-from vips.models._gaussians.evidence import divergence_of_components
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models._gaussians.splitting import (
     GROWING,
@@ -33,15 +32,16 @@ from vips.models._gaussians.splitting import (
     step_size_of_all,
 )
 from vips.models._gaussians.transport import carried
-from vips.models._gaussians.update import Moments, Priors, next_posterior
+from vips.models._gaussians.update import Moments, Priors, divergence_of_components, next_posterior
 from vips.models._scales import blocks_of_least_cost
 from vips.models._starts import best_start
+from vips.models.components.component import Frame
 from vips.models.components.numbers import Numbers, standard_numbers
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, densities
 from vips.models.markov.hidden import HiddenMarkovModel
 from vips.models.markov.matching import VectorSimulator
-from vips.models.markov.pairs import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.posterior import order_of_mask, private_chain, private_counts
+from vips.models.markov.start import bins_of_pairs, states_of_bins
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed
 from vips.report.unread import Seen
@@ -186,7 +186,7 @@ class GaussianHMM(HiddenMarkovModel):
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """In a private fit moments of all steps, then counts of neighbouring steps in bins, from which the states are computed
-        (``pairs.py``), then the states. Where columns are many, one state is split instead."""
+        (``start.py``), then the states. Where columns are many, one state is split instead."""
         if not self.is_private:
             return [FitPhase("states", n_steps, step_size=self.step_size, **self._moments())]
         if self._counts_pairs():
@@ -331,10 +331,6 @@ class GaussianHMM(HiddenMarkovModel):
         start, moves = _carried_chain(*std, parent, portion)
         return totals, dict(noise_std) | noise | {"start": start, "moves": moves}
 
-    def default_clip(self) -> float:
-        """1: a sequence of ``typical_length`` counts whole."""
-        return 1.0
-
     def max_record_norm(self) -> float:
         """Norm of ``max_length`` steps that are all as long as a step may be, in one direction."""
         blocks, n = self.blocks(), float(self.max_length)
@@ -442,12 +438,8 @@ class GaussianHMM(HiddenMarkovModel):
     def _counts_pairs(self) -> bool:
         return self.is_private and self.n_components > 1 and self.n_features_in_ <= _MOST_COLUMNS
 
-    def _columns_in_bins(self) -> Numbers:
+    def _columns_in_bins(self, marginals: np.ndarray | None = None, frame: Frame | None = None) -> Numbers:
         return standard_numbers(self.n_features_in_, bins_of_pairs(self.n_features_in_))
-
-    def _blocks_of_pairs(self) -> dict[str, Block]:
-        sizes = self._columns_in_bins().bins.sizes
-        return {"pairs": Block((sum(sizes),) * 2, scale=scale_of_counts(self.typical_length, 2, sizes))}
 
     def _is_full(self) -> bool:
         return self.covariance_type == "full"

@@ -38,14 +38,13 @@ from vips.models._sequences import SequenceModel
 from vips.models._starts import best_start, clusters, lost
 from vips.models.components.categories import Categories, typical_answers
 from vips.models.components.columns import Columns
-from vips.models.components.component import Frame, Kind, Named
+from vips.models.components.component import Component, Frame, Kind, Named
 from vips.models.components.declarations import Column, all_columns
 from vips.models.components.kernels import fill_likely
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.markov import kernels
 from vips.models.markov.matching import ChainSimulator, ColumnSimulator, drawn_states
-from vips.models.markov.pairs import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.posterior import (
     FORBIDDEN,
     ChainPosterior,
@@ -54,6 +53,7 @@ from vips.models.markov.posterior import (
     private_chain,
     private_counts,
 )
+from vips.models.markov.start import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
 from vips.report.unread import Seen
@@ -132,7 +132,7 @@ class HiddenMarkovModel(SequenceModel):
         return {"marginals": Block((sum(sizes),), scale=scale_of_counts(self.typical_length, 1, sizes))}
 
     def _blocks_of_pairs(self) -> dict[str, Block]:
-        sizes = self._in_bins(self._columns()).bins.sizes
+        sizes = self._columns_in_bins().bins.sizes
         return {"pairs": Block((sum(sizes),) * 2, scale=scale_of_counts(self.typical_length, 2, sizes))}
 
     def _blocks_of_states(self) -> dict[str, Block]:
@@ -154,7 +154,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """In a private fit counts of each column in bins; then counts of neighbours in fewer bins, which hold about as many
-        steps each, from which the states are computed (``pairs.py``); then the states."""
+        steps each, from which the states are computed (``start.py``); then the states."""
         states = {
             "blocks": list(self._blocks_of_states()),
             "step_size": self.step_size,
@@ -231,12 +231,12 @@ class HiddenMarkovModel(SequenceModel):
         return replace(previous, marginals=marginals, frame=columns.framed(marginals).coordinates)
 
     def _pair_statistics(self, records: Sequences, posterior: ChainPosterior) -> SumsOfSymbols:
-        records, columns = records.first(self.max_length), self._in_bins(self._columns(), posterior.marginals)
+        records, columns = records.first(self.max_length), self._columns_in_bins(posterior.marginals)
         return of_pairs_of_bins(columns.cells(records.values), records.offsets, columns.bins)
 
     def _states_of_pairs(self, average, noise_std, previous: ChainPosterior) -> ChainPosterior:
         """Those of the table of pairs."""
-        columns, K = self._in_bins(self._columns(previous.frame), previous.marginals), self.n_components
+        columns, K = self._columns_in_bins(previous.marginals, previous.frame), self.n_components
         pairs = private_counts(average["pairs"], noise_std["pairs"])
         moves, values = states_of_bins(pairs, self._allowed()[1], columns, np.random.default_rng(previous.seed))
         n_steps = max(float(pairs.sum()) / columns.n_columns**2, 1.0)
@@ -270,8 +270,9 @@ class HiddenMarkovModel(SequenceModel):
         totals[:, _order_of_sums(columns)] = np.hstack([count, linear])
         return totals
 
-    def _in_bins(self, columns: Columns, marginals: np.ndarray | None = None) -> Columns:
+    def _columns_in_bins(self, marginals: np.ndarray | None = None, frame: Frame | None = None) -> Component:
         """With the bins of the pairs. Without marginals they are as many, at other places."""
+        columns = self._columns(frame)
         marginals = np.zeros(columns.n_marginals) if marginals is None else marginals
         return columns.binned(marginals, bins_of_pairs(columns.n_columns))
 
@@ -420,11 +421,11 @@ class HiddenMarkovModel(SequenceModel):
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
 
     def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released(f"hence the posterior of {self.parameters_in_words}"),
-            "declared_public": (*self.declared(), "n_components, masks, priors and all other constructor arguments"),
-        }
+        follows, others = (
+            f"hence the posterior of {self.parameters_in_words}",
+            "n_components, masks, priors and all other",
+        )
+        return self.described(follows, *self.declared(), f"{others} constructor arguments")
 
     def bound(self, records: Sequences, posterior: ChainPosterior) -> float:
         """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""
@@ -471,14 +472,6 @@ class HiddenMarkovModel(SequenceModel):
         return self._log_likelihood(self.sequences_of(X, None))
 
     # -- methods for users --------------------------------------------------------------------------------------
-
-    def score(self, X, lengths=None) -> float:
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, lengths).mean())
-
-    def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Log likelihood of each sequence at the posterior's means, in nats, shape (n_sequences,)."""
-        return self._log_likelihood(self.sequences_of(X, lengths))
 
     def bic(self, X, lengths=None) -> float:
         """Bayesian information criterion of an ordinary fit on its sequences, as in hmmlearn: smaller is better."""
@@ -619,7 +612,7 @@ class HiddenMarkovModel(SequenceModel):
         -------
         matplotlib.axes.Axes
         """
-        from vips.models.markov.plot import plot_transitions
+        from vips.models._pictures import plot_transitions
 
         return plot_transitions(self.transmat_, self.shares_, self.startprob_, self.state_names(), ax)
 
@@ -638,10 +631,10 @@ class HiddenMarkovModel(SequenceModel):
         -------
         matplotlib.axes.Axes
         """
-        from vips.models.markov.plot import plot_emissions
+        from vips.models._pictures import plot_shades
 
         values, rows, label = self._emissions(names, n_rows)
-        return plot_emissions(values, rows, self.state_names(), label, ax)
+        return plot_shades(values, rows, self.state_names(), label, ax, of="plot_emissions()")
 
     def plot_sequences(self, X, lengths=None, ax: Axes | None = None) -> Axes:
         """A picture of these sequences, coloured by their most probable states. It shows these records, and is not private.
@@ -650,7 +643,7 @@ class HiddenMarkovModel(SequenceModel):
         -------
         matplotlib.axes.Axes
         """
-        from vips.models._sequence_plot import plot_sequences
+        from vips.models._pictures import plot_sequences
 
         return plot_sequences(self, X, lengths, self.state_names(), ax)
 

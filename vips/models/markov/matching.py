@@ -22,7 +22,7 @@ from vips.core.sums.runs import SymbolSums
 from vips.data._sequences import Sequences
 from vips.expfam import Dirichlet, Draws
 from vips.models._chains import inferred
-from vips.models._gaussians.matching import at_chart, chart_of
+from vips.models._gaussians.posterior import at_chart, chart_of
 from vips.models.components.columns import Columns
 from vips.models.components.matching.charts import Chart, Gaussians, Simplexes
 from vips.models.components.matching.lengths import SequenceSimulator, possible_lengths

@@ -171,7 +171,7 @@ class SymbolTables:
 
 @dataclass(frozen=True, repr=False)
 class Contexts:
-    """What the steps of the start know (``contexts.py``).
+    """What the steps of the start know (``start.py``).
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +17,6 @@ from vips._support.extras import imported
 from vips._support.printable import strings_for_pandas
 from vips._support.validation import check_integer
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
-from vips.core.plan import PrivacyPlan
 from vips.core.records.arrays import InMemoryData
 from vips.core.records.source import DataSource
 from vips.core.step_size import PolynomialAveraging
@@ -35,11 +34,8 @@ from vips.models.components.categories import Categories, typical_answers
 from vips.models.components.columns import KINDS, Columns
 from vips.models.components.component import Frame, Kind, Named
 from vips.models.components.declarations import Column, all_columns
-from vips.models.components.matching.match import Match
-from vips.models.components.matching.steps import kept_steps
 from vips.models.components.numbers import LEAST_VARIANCE, Numbers
-from vips.models.mixtures.matching import ClassSimulator, match_of, matched_classes
-from vips.models.mixtures.posterior import ClassPosterior, inferred
+from vips.models.mixtures.posterior import ClassPosterior, ClassSimulator, inferred, matched_classes
 from vips.parts import Part, last_of
 from vips.report.unread import Seen
 from vips.report.words import whose
@@ -67,8 +63,7 @@ class LatentClasses(Mixture):
     on_invalid: str = "drop"
 
     name_of_score, name_of_components = "log likelihood", "classes"
-    exact_rows = True
-    _unlisted = ("argument", "readable_columns", "simulator")
+    _unlisted = ("argument", "readable_columns")
     argument: ClassVar[str]  # that declares the columns
 
     # -- the contract -------------------------------------------------------------------------------------------
@@ -136,10 +131,6 @@ class LatentClasses(Mixture):
         """``clip_share`` times the norm of such a record, but with numbers and counts as far from the mean as on average."""
         return self.clip_share * self._norm(self._columns().usual_squares)
 
-    def default_plan(self, n_records: int) -> PrivacyPlan:
-        """Full-batch steps until the classes have settled, at most 500."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=500)
-
     def default_chunk_size(self) -> int:
         return 16_384
 
@@ -148,14 +139,11 @@ class LatentClasses(Mixture):
         n_columns = {kind.words: sum(column.kind is kind for column in declared) for kind in KINDS}
         columns = ", ".join(f"{n} columns of {words}" for words, n in n_columns.items() if n)
         n_levels = sum(len(column.values) for column in declared if column.kind is Categories)
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior of the classes"),
-            "declared_public": (
-                f"{columns}, {n_levels} categories in all" if n_levels else columns,
-                "n_components, priors and all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence the posterior of the classes",
+            f"{columns}, {n_levels} categories in all" if n_levels else columns,
+            "n_components, priors and all other constructor arguments",
+        )
 
     def bound(self, records, posterior: ClassPosterior) -> float:
         """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""
@@ -168,15 +156,8 @@ class LatentClasses(Mixture):
 
     # -- the match ----------------------------------------------------------------------------------------------
 
-    def kept_steps(self, n_steps: int) -> Collection[int]:
-        return kept_steps(self, n_steps)
-
-    def to_match(self) -> Match:
-        return match_of(self.simulator(), self._class_prior())
-
     def simulator(self) -> ClassSimulator:
-        """Simulator of records like those of a private fit."""
-        return ClassSimulator(self, self._columns(self.last_posterior_.frame, limit=np.inf))
+        return ClassSimulator(self, self._columns(self.last_posterior_.frame, limit=np.inf), self._class_prior())
 
     def to_noise_aware_posterior(self) -> ClassPosterior:
         fitted = self.last_posterior_
@@ -308,7 +289,8 @@ class LatentClasses(Mixture):
             if (numbers := posterior.columns.get("numbers")) is not None:
                 least = LEAST_VARIANCE + 0.5 * self._number_prior() / numbers.precision.shape
                 instead = "Declare a category or a count, or a smaller number_prior."
-                warn_of_floor("class", self._names_of(Numbers), numbers.variance, least, is_empty, instead)
+                names = [name for name, _ in self._named_of(Numbers)]
+                warn_of_floor("class", names, numbers.variance, least, is_empty, instead)
             for name in table.columns[1:]:
                 table.loc[is_empty, name] = "" if name == "typical answers" else np.nan
         table = table.iloc[self._by_size()]
@@ -336,17 +318,23 @@ class LatentClasses(Mixture):
         ValueError
             If a column does not exist.
         """
-        from vips.models.mixtures.plot import plot_profiles
+        from vips.models._pictures import plot_shades
 
         check_is_fitted(self, "last_posterior_")
         names, pairs = {name for name, _ in self._categories()}, self._pairs()
         shown = names if columns is None else set(map(str, columns))
         if not shown or shown - names:
             raise ValueError(f"`columns` must name columns of categories of the model, got {columns!r}.")
-        rows = [v for v, (name, _) in enumerate(pairs) if name in shown]
+        places = [v for v, (name, _) in enumerate(pairs) if name in shown]
+        words = [f"{pairs[v][0]} = {pairs[v][1]}" for v in places]
         order, labels = self._by_size(), self._labels()
         titles = [f"{k}: {100.0 * self.weights_[k]:.3g} %" + (f"\n{labels[k]}" if labels else "") for k in order]
-        return plot_profiles(self.components_[np.ix_(order, rows)], [pairs[v] for v in rows], titles, ax)
+        profiles, label = self.components_[np.ix_(order, places)].T, "probability in the class"
+        ax = plot_shades(profiles, words, titles, label, ax, of="plot_profiles()", largest=1.0)
+        for row in range(1, len(places)):
+            if pairs[places[row]][0] != pairs[places[row - 1]][0]:
+                ax.axhline(row - 0.5, color="0.4", linewidth=0.8)
+        return ax
 
     @property
     def weights_(self) -> np.ndarray:
@@ -401,14 +389,13 @@ class LatentClasses(Mixture):
         """Names of the columns, and what is declared of them."""
         return [(name, column.values) for name, column in zip(self.column_names(), self._declared(), strict=True)]
 
-    def _categories(self) -> list[tuple[str, Sequence]]:
+    def _categories(self) -> list[Named]:
         """Names and categories of the columns that have some."""
-        columns = zip(self.column_names(), self._declared(), strict=True)
-        return [(name, column.values) for name, column in columns if column.kind is Categories]
+        return self._named_of(Categories)
 
-    def _names_of(self, kind: type[Kind]) -> list[str]:
-        columns = zip(self.column_names(), self._declared(), strict=True)
-        return [name for name, column in columns if column.kind is kind]
+    def _named_of(self, kind: type[Kind]) -> list[Named]:
+        """The same of the columns of a kind."""
+        return [named for named, column in zip(self._named(), self._declared(), strict=True) if column.kind is kind]
 
     def _pairs(self) -> list[tuple[str, object]]:
         """Column and category of each level."""

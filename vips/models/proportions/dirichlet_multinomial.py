@@ -3,6 +3,14 @@
     θ ~ Dirichlet(α, …, α),   x_n | θ ~ Multinomial(θ)        (one category per record, or a few)
 
 A histogram with a posterior: the simplest model of the class, whose exact posterior is known.
+
+The posterior of a private fit is a mixture over draws of true counts given noisy ones. A count S ≥ 0 is released with Gaussian
+noise of known deviation s. S itself is a Poisson count, whose rate has a Gamma(α, 0) prior, so that
+
+    p(S | noisy) ∝ Γ(S + α) / Γ(S + 1) · exp(-(noisy - S)² / 2s²)
+
+and, given S, the rate is Gamma(α + S, 1). Rates divided by their sum have the Dirichlet posterior of proportions, for any
+number of records.
 """
 
 from __future__ import annotations
@@ -11,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.special import gammaln
 
 from vips._support.arguments import arguments, number
 from vips.core.plan import PrivacyPlan
@@ -21,13 +30,17 @@ from vips.model import ConjugateExponentialModel
 from vips.models import _typical as typical
 from vips.models._likelihood import log_likelihoods
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES, variance_ratios
-from vips.models.proportions.noisy_counts import draw_rates
 from vips.parts import Score, divided
 from vips.report.report import rows_like_one
 
-__all__ = ["DirichletMultinomial"]
+__all__ = ["DirichletMultinomial", "draw_rates"]
 
 _N_DRAWS = 2000
+_N_GRID = 1024
+# Counts further than this many standard deviations of the noise from the noisy count are neglected.
+_REACH = 8.0
+# Entries that are processed at once.
+_PIECE = 4096
 
 
 @arguments
@@ -82,7 +95,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     unit = "one row of X"
     planned_steps = 1  # every step would release the same counts
-    ignores_labels = True
+    ignores_labels = takes_sparse = True
     adds_up = True
     exact_rows = True
 
@@ -156,7 +169,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
         }
 
     def to_noise_aware_posterior(self) -> Draws:
-        """Mixture over the possible true counts: ``noisy_counts.py``.
+        """Mixture over the possible true counts.
 
         A sum of weights w varies as Σ w² does: as w̃ times a count, with the average w̃ = Σ w² / Σ w of each category.
         """
@@ -172,10 +185,50 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
 
     def default_chunk_size(self) -> int:
         """About 30 MB of counts."""
         return max(64, 4_000_000 // max(self.n_columns, 1))
+
+
+def draw_rates(noisy: np.ndarray, noise_std: float, prior: float, n_draws: int, rng: np.random.Generator) -> np.ndarray:
+    """Draws of Poisson rates given noisy counts, shape (n_draws, *noisy.shape).
+
+    Parameters
+    ----------
+    noisy : ndarray
+    noise_std : float or ndarray of the same shape
+        s > 0.
+    prior : float
+        α > 0.
+    """
+    flat, noise_std = np.ravel(noisy), np.broadcast_to(noise_std, np.shape(noisy)).ravel()
+    draws = np.empty((n_draws, len(flat)))
+    for first in range(0, len(flat), _PIECE):
+        piece = slice(first, first + _PIECE)
+        draws[:, piece] = _counts(flat[piece], noise_std[piece], prior, n_draws, rng)
+    return rng.standard_gamma(prior + draws).reshape(n_draws, *np.shape(noisy))
+
+
+def _counts(
+    noisy: np.ndarray, noise_std: np.ndarray, prior: float, n_draws: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Draws of S from a grid of cells; the weight of a cell is the density at its midpoint."""
+    least = np.maximum(noisy - _REACH * noise_std, 0.0)
+    # far below 0 the noise's density falls like an exponential of mean s² / |noisy|
+    tail = np.minimum(_REACH * noise_std, 40.0 * noise_std**2 / np.maximum(-noisy, 1e-300))
+    width = np.where(noisy > 0.0, noisy + _REACH * noise_std - least, tail)
+    middles = least[:, None] + width[:, None] * (np.arange(_N_GRID) + 0.5) / _N_GRID
+    log_weights = gammaln(middles + prior) - gammaln(middles + 1.0)
+    log_weights -= 0.5 * np.square((noisy[:, None] - middles) / noise_std[:, None])
+    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
+    cumulative = np.cumsum(weights, axis=1)
+    cumulative /= cumulative[:, -1:]
+    uniform = rng.random((n_draws, len(noisy)))
+    cells = np.empty(uniform.shape, dtype=np.int64)
+    for i in range(len(noisy)):
+        cells[:, i] = np.searchsorted(cumulative[i], uniform[:, i], side="right")
+    cells = np.minimum(cells, _N_GRID - 1)
+    return least + width * (cells + rng.random(cells.shape)) / _N_GRID

@@ -44,7 +44,7 @@ class SecondMomentModel(ConjugateExponentialModel):
 
     planned_steps = 1  # every step would release the same moments
     exact_rows = True
-    adds_up = True
+    adds_up = takes_sparse = True
     settings_of_meaning = ()
     fit_intercept = True
 
@@ -123,16 +123,13 @@ class SecondMomentModel(ConjugateExponentialModel):
         return max(64, 4_000_000 // max(self.n_columns, 1))
 
     def describe(self) -> dict:
-        return {
-            "unit": self.unit,
-            "released": self.released("hence the posterior"),
-            "declared_public": (
-                f"max_norm = {self.max_norm or np.inf:g}: longer rows weigh less",
-                f"number of columns: {self.n_features_in_}",
-                *self._declared(),
-                "all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence the posterior",
+            f"max_norm = {self.max_norm or np.inf:g}: longer rows weigh less",
+            f"number of columns: {self.n_features_in_}",
+            *self._declared(),
+            "all other constructor arguments",
+        )
 
     def _declared(self) -> tuple[str, ...]:
         return ()
@@ -169,11 +166,6 @@ class SecondMomentModel(ConjugateExponentialModel):
         if block not in totals.average:
             return None
         return SecondMoments.of(totals.average[block] / rows, totals.noise_std[block] / rows)
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
 
 
 def design(X, max_norm: float, constant: float, target: np.ndarray | None = None) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,9 +20,8 @@ from vips.core.exact.blas import cholesky, eigh, inverse_from_factor
 from vips.expfam import DiagonalGaussian, Draws
 from vips.models import _typical as typical
 from vips.models._definite import positive_definite
-from vips.models.second_moments.bootstrap import bootstrapped, stacked
 from vips.models.second_moments.contract import SecondMomentModel
-from vips.models.second_moments.estimates import Estimate, NoisyCovariance
+from vips.models.second_moments.estimates import Estimate, NoisyCovariance, bootstrapped, stacked
 from vips.models.second_moments.moments import SecondMoments
 from vips.parts import Part, Score, average
 
@@ -50,6 +49,8 @@ class FactorPosterior(DiagonalGaussian):
         After each iteration; infinite after the last.
     """
 
+    _parameters = "mean", "precision", "count", "total_variance", "log_likelihoods"
+
     def __init__(self, mean, precision, count=0.0, total_variance=0.0, log_likelihoods=()) -> None:
         super().__init__(mean, precision)
         self.count, self.total_variance = float(count), float(total_variance)
@@ -64,14 +65,6 @@ class FactorPosterior(DiagonalGaussian):
         curve[: len(estimate.log_likelihoods)] = estimate.log_likelihoods
         total = np.trace(data.scatter) / max(data.count - 1.0, 1.0)
         return cls(stacked(estimate, data.mean), count / np.maximum(variances, 1e-100), data.count, total, curve)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        numbers = {"count": np.array(self.count), "total_variance": np.array(self.total_variance)}
-        return super().to_arrays() | numbers | {"log_likelihoods": self.log_likelihoods}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> FactorPosterior:
-        return cls(*(arrays[name] for name in ("mean", "precision", "count", "total_variance", "log_likelihoods")))
 
 
 @arguments
@@ -113,7 +106,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         return FactorPosterior.of(data, estimate, self._most_iterations())
 
     def _noise_aware_posterior_of(self, moments: SecondMoments) -> Draws:
-        """Draws by a parametric bootstrap: ``bootstrap.py``."""
+        """Draws by a parametric bootstrap (``estimates.py``)."""
         data = NoisyCovariance.of(moments, self._constant())
         estimate = self._estimate(data)
         if not estimate.strength >= self.least_strength:

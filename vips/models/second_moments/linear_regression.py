@@ -416,7 +416,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         units, squares = self._prior_units(zooms.coordinates), self._released("squares")
         of_target, unit = of_target * zooms.coordinates.scale[d], 1.0 / zooms.coordinates.scale[d]
         rows[:d] *= units[:, None]
-        given = noise_aware_coefficients(moments, rows, of_target, count, d, self.penalty, 1.0, 1.0, squares)
+        given = noise_aware_coefficients(moments, rows, of_target, count, d, self.penalty, squares)
         units = np.append(units, np.ones(len(rows) - d)) * unit
         outer = np.outer(units, units)
         posterior = LinearPosterior(

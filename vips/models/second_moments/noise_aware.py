@@ -12,21 +12,40 @@ An evidence maximum for λ would claim coefficients of exactly 0 where noise hid
 prior of a public scale, over which a ridge is integrated. With a λ for each coefficient, w_j has a Cauchy prior of that scale
 times a factor, by mean field. Where noise hides coefficients, that prior draws them to 0: the mean predicts well, and the truth
 may be elsewhere. So the covariance is that under a prior several times as wide, and knows how far its mean is from there.
+
+A matrix of second moments given that matrix with noise: eigenvalues without what noise adds to their spread.
+
+===========  ===================================================================================
+symbol       meaning
+===========  ===================================================================================
+M = Q + E    released: d eigenvalues λ_i and eigenvectors; E as in ``moments.py``
+v²           d s²/2: the noise's eigenvalues lie between -2v and 2v
+h(λ)         average of 1/(λ - λ_j) over the eigenvalues of M
+ξ_i          λ_i - 2 v² h(λ_i), what M's eigenvector i finds in Q on average
+κ_ij         (ξ_i - ξ_j)/(λ_i - λ_j): share of the noise in entry i, j that is left in it
+===========  ===================================================================================
+
+ξ is the mean of Q given M if all rotations of Q are equally likely (Bun, Allez, Bouchaud and Potters, 2016, for noise of the
+Gaussian orthogonal ensemble). Noise repels eigenvalues; h takes that back, so that directions which noise hides get the
+average of what they hold instead of noise, positive or negative. κ is the derivative of that mean: the variance of Q given M is
+that of the noise times κ, by Tweedie's formula. Without noise ξ = λ, and κ does not matter.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from sklearn.isotonic import isotonic_regression
 
 from vips.core.exact.blas import cholesky, eigh, inverse_from_factor
 from vips.models._definite import positive_definite
 from vips.models._newton import Released
 from vips.models._variance_ratios import variance_ratios
-from vips.models.second_moments.denoising import Denoised
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.posterior import LinearPosterior
 
-__all__ = ["coefficients_of_scores", "noise_aware_coefficients"]
+__all__ = ["Denoised", "coefficients_of_scores", "noise_aware_coefficients"]
 
 _ROUNDS, _FIELD_ROUNDS, _TOLERANCE = 8, 100, 1e-6
 # Deviations of coefficients under the prior, in units of its scale. Smaller ones would hide a strong effect beside weak ones.
@@ -43,11 +62,10 @@ def noise_aware_coefficients(
     count: float,
     n_features: int,
     penalty: str,
-    scale: float,
-    most: float,
     squares: SecondMoments | None = None,
 ) -> LinearPosterior:
-    """The Gaussian with the mean and covariance of the coefficients.
+    """The Gaussian with the mean and covariance of the coefficients, in units in which the scale of their prior deviation is 1,
+    and so is a bound on the target's variance around its expected value.
 
     Parameters
     ----------
@@ -62,10 +80,6 @@ def noise_aware_coefficients(
     n_features : int
         Columns of the design without a constant.
     penalty : {"ridge", "ard"}
-    scale : float
-        Of the coefficients' prior deviation. Public.
-    most : float
-        Bound on the target's variance around its expected value. Public.
     squares : SecondMoments, optional
         Moments by squared weights, which vary as g does; None for those of records of weight 1.
     """
@@ -76,12 +90,12 @@ def noise_aware_coefficients(
     sampled = design
     if squares is not None:
         sampled = feature_rows @ Denoised.of(squares.matrix[:last, :last], squares.noise_std).matrix @ feature_rows.T
-    mean, cov, variance = np.zeros(len(rows)), np.zeros((len(rows), len(rows))), most
+    mean, cov, variance = np.zeros(len(rows)), np.zeros((len(rows), len(rows))), 1.0
     for _ in range(_ROUNDS):
         residual = of_target - mean @ rows
         total = residual @ noisy @ residual + np.sum(rows @ noisy @ rows.T * cov)
         std = moments.noise_std * (residual @ residual + np.trace(rows @ rows.T @ cov))
-        variance = min(positive_mean(total, std) / count, most)
+        variance = min(positive_mean(total, std) / count, 1.0)
         unknown = denoised.covariance_of_product(residual[:last])
         unknown[np.diag_indices(last)] += 0.5 * (moments.noise_std * residual[last]) ** 2
         varies = sampled * variance + feature_rows @ unknown @ feature_rows.T
@@ -89,8 +103,8 @@ def noise_aware_coefficients(
         information, linear = design @ weighted[:, :-1], design @ weighted[:, -1]
         information = 0.5 * (information + information.T)
         mixed = _integrated if penalty == "ridge" else _mean_field
-        mean, cov, _ = mixed(information, linear, n_features, scale)
-    return under_penalty(information, linear, 1.0 / variance, n_features, penalty, scale)
+        mean, cov, _ = mixed(information, linear, n_features, 1.0)
+    return under_penalty(information, linear, 1.0 / variance, n_features, penalty, 1.0)
 
 
 def coefficients_of_scores(
@@ -172,3 +186,45 @@ def _given(information, linear, lam: np.ndarray) -> tuple[np.ndarray, np.ndarray
     factor = cholesky(positive_definite(information + np.diag(np.append(lam, flat))))
     cov = inverse_from_factor(factor)
     return cov @ linear, cov
+
+
+@dataclass(frozen=True)
+class Denoised:
+    """Mean and variance of a matrix of second moments given its noisy release.
+
+    Parameters
+    ----------
+    matrix : ndarray of shape (d, d)
+        Mean of Q, positive definite.
+    vectors : ndarray of shape (d, d)
+        Eigenvectors of M, as columns.
+    shares : ndarray of shape (d, d)
+        κ, between 0 and 1.
+    noise_std : float
+        s.
+    """
+
+    matrix: np.ndarray
+    vectors: np.ndarray
+    shares: np.ndarray
+    noise_std: float
+
+    @classmethod
+    def of(cls, matrix: np.ndarray, noise_std: float) -> Denoised:
+        """From a symmetric matrix, and the deviation of the noise on its diagonal."""
+        values, vectors = eigh(matrix)
+        d, gaps = len(values), values[:, None] - values
+        if noise_std <= 0.0:
+            return cls(matrix, vectors, np.ones((d, d)), 0.0)
+        level = 0.5 * d * noise_std**2  # v²
+        repulsion = (gaps / (gaps**2 + level / d)).mean(axis=1)  # h, smoothed over the distance of neighbours
+        means = isotonic_regression(values - 2.0 * level * repulsion)
+        means = np.array([positive_mean(mean, noise_std / np.sqrt(d)) for mean in means])
+        shares = np.divide(means[:, None] - means, gaps, out=np.ones((d, d)), where=np.abs(gaps) > 1e-12 * noise_std)
+        return cls((vectors * means) @ vectors.T, vectors, np.clip(shares, 0.0, 1.0), noise_std)
+
+    def covariance_of_product(self, vector: np.ndarray) -> np.ndarray:
+        """Covariance of Q u for a vector u."""
+        inner = self.vectors.T @ vector
+        within = np.diag(self.shares @ inner**2) + self.shares * np.outer(inner, inner)
+        return 0.5 * self.noise_std**2 * (self.vectors @ within @ self.vectors.T)

@@ -7,7 +7,7 @@ record has one level in each column, whatever it holds.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
@@ -16,16 +16,17 @@ from numbers import Integral, Real
 
 import numpy as np
 
-from vips.data._cell_values import as_categories, as_numbers, category_of, codes_of_categories, day_of
+from vips.data._cell_values import as_categories, as_numbers, category_of, day_of
 from vips.data._declared_dtypes import (
     MISSING,
     OTHER,
     check_holds_categories,
     check_holds_numbers,
+    codes_among,
     refuse_bounds_in_list,
 )
 
-__all__ = ["Answers", "Bins", "column_of", "columns_declared"]
+__all__ = ["Answers", "Bins", "column_of"]
 
 _FINER = 20  # bins of the grid for each bin
 _SEEN = 2.0  # deviations of noise that a bin is taken to hold at least
@@ -104,10 +105,8 @@ class Answers:
 
     def read(self, cells) -> np.ndarray:
         """Codes of the cells, -1 for what is missing or cannot be read."""
-        places = {category_of(category): i for i, category in enumerate(self.categories)}
-        other, _ = places.pop(OTHER, -1), places.pop(MISSING, -1)
-        places = dict.fromkeys(map(category_of, self.nothing), -1) | places
-        return codes_of_categories(cells, places, other, -1).astype(np.float64)
+        nothing = dict.fromkeys([*map(category_of, self.nothing), MISSING], -1)
+        return codes_among(cells, self.categories, nothing).astype(np.float64)
 
     def is_read(self, values: np.ndarray, cells) -> np.ndarray:
         """Which of the cells, read as these codes, are answers, or stand for a missing one."""
@@ -398,32 +397,3 @@ def _answers(values: list, title: str, nothing: tuple) -> Answers:
     if twice := [value for value in nothing if category_of(value) in known]:
         raise ValueError(f"Column {title} has {twice[0]!r} as a category, and in `missing`: leave it out of one.")
     return Answers(tuple(value.item() if isinstance(value, np.generic) else value for value in values), nothing)
-
-
-def columns_declared(declared: object, n_bins: int, missing: Mapping) -> list[Answers | Bins]:
-    """What each column holds.
-
-    Parameters
-    ----------
-    declared : mapping or list
-    n_bins : int
-    missing : mapping
-        Values that stand for missing cells, by name or place of the column.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the declaration is no mapping and no list, or a column's is none.
-    """
-    if not isinstance(declared, Mapping | list) or not declared:
-        raise ValueError(
-            "`columns` must map names of columns to declarations, or be a list of declarations: "
-            f'columns={{"age": (18, 90), "smoker": ["no", "yes"]}}, say. Got {declared!r}.'
-        )
-    items = dict(declared.items() if isinstance(declared, Mapping) else enumerate(declared))
-    if unknown := [name for name in missing if name not in items]:
-        raise ValueError(f"`missing` names {unknown[0]!r}, which is no declared column.")
-    nothing = {
-        name: values if isinstance(values, list | tuple | set) else (values,) for name, values in missing.items()
-    }
-    return [column_of(value, repr(name), n_bins, tuple(nothing.get(name, ()))) for name, value in items.items()]

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -104,7 +105,7 @@ class Pairs:
         ----------
         is_answer : ndarray of bool, shape (d,)
         """
-        by_column = np.eye(len(self.margin_var))[self.column] * is_answer[:, None]
+        by_column = self._by_column * is_answer[:, None]
         answered = by_column.T @ self.table @ by_column
         np.fill_diagonal(answered, by_column.T @ self.margins)
         raised = self.size / np.maximum(answered, _LEAST_ANSWERED * max(self.size, 1.0))
@@ -137,8 +138,8 @@ class Pairs:
         margins : ndarray of shape (q, d)
             What the counts of single levels count.
         """
-        by_column = np.eye(len(self.margin_var))[self.column]
-        of_levels, of_size = margins.copy(), (margins @ (by_column / by_column.sum(axis=0))).sum(axis=1)
+        averages = self._by_column / self._by_column.sum(axis=0)
+        of_levels, of_size = margins.copy(), (margins @ averages).sum(axis=1)
         covariance = np.zeros((len(margins), len(margins)))
         for row, column, weights in tables:
             of_rows, of_columns, mean = weights.mean(axis=2), weights.mean(axis=1), weights.mean(axis=(1, 2))
@@ -148,7 +149,7 @@ class Pairs:
             of_levels[:, self.column == row] += of_rows
             of_levels[:, self.column == column] += of_columns
             of_size += mean
-        of_levels -= (of_levels @ (by_column / by_column.sum(axis=0)))[:, self.column]
+        of_levels -= (of_levels @ averages)[:, self.column]
         covariance += (of_levels * self.margin_var[self.column]) @ of_levels.T
         return covariance + self.size_var * np.outer(of_size, of_size)
 
@@ -171,28 +172,23 @@ class Pairs:
         )
         return self.noise(tables, left * right)
 
-    def variances(self, rows: np.ndarray) -> np.ndarray:
-        """Variance of the noise in each entry of ``rows M rowsᵀ``, shape (q, q).
+    def variances(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """The diagonal of the :meth:`covariance`, shape (q,), in closed form."""
+        widths = self._by_column.sum(axis=0)
+        means = [values @ self._by_column / widths for values in (left, right)]
+        a, b = (values - mean[:, self.column] for values, mean in zip((left, right), means, strict=True))
+        # all columns but the own one
+        others = [(mean.sum(axis=1, keepdims=True) - mean)[:, self.column] for mean in means]
+        products = left * right
+        product_means = products @ self._by_column / widths
+        of_margins = a * others[1] + b * others[0] + products - product_means[:, self.column]
+        of_size = means[0].sum(axis=1) * means[1].sum(axis=1) - (means[0] * means[1]).sum(axis=1)
+        of_size += product_means.sum(axis=1)
+        aa, bb, ab = ((one * other) @ self._by_column for one, other in ((a, a), (b, b), (a, b)))
+        variances = np.square(of_margins) @ self.margin_var[self.column] + self.size_var * np.square(of_size)
+        return variances + ((aa @ self.cell_var) * bb + (ab @ self.cell_var) * ab).sum(axis=1)
 
-        Parameters
-        ----------
-        rows : ndarray of shape (q, d)
-        """
-        by_column = np.eye(len(self.margin_var))[self.column]
-        widths = by_column.sum(axis=0)
-        means = rows @ by_column / widths
-        centred = rows - means[:, self.column]
-        others = means.sum(axis=1)[:, None] - means
-        squares = np.square(centred) @ by_column
-        variances = squares @ self.cell_var @ squares.T
-        for i, (row, mean, other) in enumerate(zip(centred, means, others, strict=True)):
-            shared = (row * centred) @ by_column
-            variances[i] += np.einsum("lj,jk,lk->l", shared, self.cell_var, shared)
-            products = rows[i] * rows
-            product_means = products @ by_column / widths
-            of_margins = row * others[:, self.column] + other[self.column] * centred
-            of_margins += products - product_means[:, self.column]
-            variances[i] += np.square(of_margins) @ self.margin_var[self.column]
-            of_size = mean.sum() * means.sum(axis=1) - means @ mean + product_means.sum(axis=1)
-            variances[i] += self.size_var * np.square(of_size)
-        return variances
+    @cached_property
+    def _by_column(self) -> np.ndarray:
+        """Indicators of the column of each level, shape (d, n_columns)."""
+        return np.eye(len(self.margin_var))[self.column]

@@ -168,7 +168,8 @@ class Squares:
 
     @classmethod
     def of(cls, pairs: Pairs, rows: np.ndarray, within: np.ndarray) -> Squares:
-        A, variances = rows @ pairs.table @ rows.T - np.diag(within), pairs.variances(rows)
+        A = rows @ pairs.table @ rows.T - np.diag(within)
+        variances = np.array([pairs.variances(np.broadcast_to(row, rows.shape), rows) for row in rows])
         scale = np.sqrt(np.maximum(np.diag(A), _SEEN * np.sqrt(np.diag(variances))) + _TINY)
         noises = np.sqrt((variances / np.outer(scale, scale) ** 2).sum(axis=1))
         scale = scale * np.sqrt(np.maximum(noises / max(noises.max(), _TINY), 1e-3))

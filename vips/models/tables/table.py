@@ -32,14 +32,14 @@ from vips.core.records.arrays import InMemoryData
 from vips.core.records.source import DataSource
 from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block, BySquaredWeights, DenseStatistics, Joint, Quadratic
-from vips.core.units import is_group
 from vips.data._declared_dtypes import MISSING, OTHER
 from vips.exceptions import PrivacyWarning
 from vips.expfam import DiagonalGaussian
 from vips.model import ConjugateExponentialModel
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.components import tables
-from vips.models.tables.columns import Answers, Bins, columns_declared
+from vips.models.components.declarations import columns_declared
+from vips.models.tables.columns import Answers, Bins, column_of
 from vips.models.tables.logistic import N_ROWS, logistic
 from vips.models.tables.mixture import Mixture, fitted
 from vips.models.tables.pairs import Pairs
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 __all__ = ["PairCounts", "PrivateTable"]
 
 _MOST_CELLS = 10_000_000
+_EXAMPLE = '{"age": (18, 90), "smoker": ["no", "yes"]}'
 _GRID_WEIGHT = 0.15  # of the step that counts numbers, over that of pairs
 _LEAST_VARIANCE = 1e-12  # of a column, below which it has no correlation
 _MOST_NOISE = 0.5  # deviation of the noise in a correlation, above which it is hidden
@@ -236,7 +237,7 @@ class PrivateTable(ConjugateExponentialModel):
             "grid",
             n_first,
             weight=_GRID_WEIGHT,
-            blocks=["grid"] if n_first else blocks,
+            blocks=["grid"],
             statistics="_grid_statistics",
             update=unchanged,
             end=self._with_grid,
@@ -303,14 +304,11 @@ class PrivateTable(ConjugateExponentialModel):
 
     def describe(self) -> dict:
         n_levels = sum(len(column.labels) for column in self.readable_columns())
-        return {
-            "unit": self.unit,
-            "released": self.released("hence shares, means, regressions and synthetic rows"),
-            "declared_public": (
-                f"{len(self._names())} columns with {n_levels} answers in all, missing cells included",
-                "columns, n_bins, rules and all other constructor arguments",
-            ),
-        }
+        return self.described(
+            "hence shares, means, regressions and synthetic rows",
+            f"{len(self._names())} columns with {n_levels} answers in all, missing cells included",
+            "columns, n_bins, rules and all other constructor arguments",
+        )
 
     def typical_records(self, n_records: int, n_features: int | None, rng: np.random.Generator) -> tuple[Any, None]:
         columns = self.readable_columns()
@@ -361,7 +359,7 @@ class PrivateTable(ConjugateExponentialModel):
         pd = imported("pandas", "summary()")
 
         frames = {name: self.shares(name, level) for name in self._names()}
-        return pd.concat(frames, names=["column", "answer"]).rename_axis(columns=self._whose())
+        return pd.concat(frames, names=["column", "answer"]).rename_axis(columns=whose(self.privacy_))
 
     def shares(self, column, level: float = 0.95) -> pd.DataFrame:
         """Shares of the answers of a column, of records that have one.
@@ -571,7 +569,18 @@ class PrivateTable(ConjugateExponentialModel):
 
     def readable_columns(self) -> list[Answers | Bins]:
         """How the cells of each column are read."""
-        return columns_declared(self.columns, self.n_bins, self.missing or {})
+        nothing = {
+            name: tuple(values) if isinstance(values, list | tuple | set) else (values,)
+            for name, values in (self.missing or {}).items()
+        }
+
+        def column_named(name: object, declared: object) -> Answers | Bins:
+            return column_of(declared, repr(name), self.n_bins, nothing.pop(name, ()))
+
+        columns = columns_declared("columns", self.columns, column_named, _EXAMPLE)
+        if nothing:
+            raise ValueError(f"`missing` names {next(iter(nothing))!r}, which is no declared column.")
+        return columns
 
     def check_source(self, source: DataSource) -> None:
         tables.check_source(source, self, self.readable_columns())
@@ -741,11 +750,7 @@ class PrivateTable(ConjugateExponentialModel):
 
     def _framed(self, columns: Mapping[str, np.ndarray], index) -> pd.DataFrame:
         """A data frame, which says whose shares and effects it is about where persons have several rows."""
-        return imported("pandas", "A table").DataFrame(columns, index=index).rename_axis(columns=self._whose())
-
-    def _whose(self) -> str | None:
-        """Whose shares these are; those of ordinary fits are of rows."""
-        return whose(self.privacy_) if self.privacy_.plan.is_private or not is_group(self.privacy_.unit) else "of rows"
+        return imported("pandas", "A table").DataFrame(columns, index=index).rename_axis(columns=whose(self.privacy_))
 
     def _answers_of(self, place: int) -> np.ndarray:
         """Places of the answers of a column among its levels."""
@@ -846,8 +851,7 @@ class PrivateTable(ConjugateExponentialModel):
         total = max(float(base @ pairs.margins), 1.0)
         values = rows @ pairs.margins / total
         off = rows - values[:, None] * base
-        noise = pairs.covariance(off, np.full_like(off, 1.0 / len(self._widths())))
-        return values, total, np.diag(noise) / total**2
+        return values, total, pairs.variances(off, np.full_like(off, 1.0 / len(self._widths()))) / total**2
 
     def _mean(self, place: int, level: float) -> dict[str, np.ndarray]:
         """The mean of a column and its limits, which know how far averages of bins are known."""

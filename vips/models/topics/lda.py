@@ -40,11 +40,10 @@ from vips.core.step_size import PolynomialAveraging, RobbinsMonro
 from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block
 from vips.exceptions import PrivacyWarning
-from vips.expfam import Dirichlet, Draws, ScaledDirichlet
+from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
-from vips.models._likelihood import log_likelihoods
+from vips.models._likelihood import alternate_words, log_likelihoods, split_words
 from vips.models.components.matching.steps import kept_steps
-from vips.models.topics.completion import alternate_words, split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
 from vips.models.topics.documents import resample_counts
 from vips.models.topics.matching import MOST_PRODUCTS, TopicMatch, match_of, matched_topics
@@ -60,7 +59,7 @@ from vips.models.topics.statistics import (
     valid_documents,
     without_zeros,
 )
-from vips.parts import Part, Score, divided
+from vips.parts import Part, Score, divided, in_table
 
 __all__ = ["LatentDirichletAllocation"]
 
@@ -165,7 +164,7 @@ class LatentDirichletAllocation(
     dtype: type = precision(default=np.float32)
 
     unit = "one document"
-    ignores_labels = True
+    ignores_labels = takes_sparse = True
     adds_up = True
     exact_rows = True
     tolerance = 1e-3
@@ -235,19 +234,15 @@ class LatentDirichletAllocation(
         """Topics, word by word."""
         if not isinstance(posterior, (Dirichlet, ScaledDirichlet)):
             return super().posterior_parts(posterior)
-        words = self.column_names()
-        return [Part("topics", posterior, partial(_word_of_topic, words), words)]
+        words, topics = self.column_names(), [f"topic {k}" for k in range(len(posterior.mean))]
+        return [Part("topics", posterior, partial(in_table, topics, words), words)]
 
     def components(self, posterior) -> tuple[np.ndarray, str]:
         """Topics are matched by their words' probabilities."""
         return posterior.mean, "hellinger"
 
     def in_order(self, posterior, order: np.ndarray) -> Any:
-        if isinstance(posterior, Draws):
-            return posterior.taken(order)
-        if isinstance(posterior, ScaledDirichlet):
-            return ScaledDirichlet(posterior.rate_mean[order], posterior.rate_var[order])
-        return Dirichlet(posterior.concentration[order])
+        return posterior.taken(order)
 
     def held_out_scores(self, X, y=None) -> list[Score]:
         """Log likelihood per word, by document completion."""
@@ -540,7 +535,6 @@ class LatentDirichletAllocation(
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         tags.transformer_tags.preserves_dtype = []  # the constructor's dtype decides
         return tags
@@ -581,10 +575,6 @@ class LatentDirichletAllocation(
         X = self.read_rows(X, reset=False)
         check_non_negative(X, type(self).__name__)
         return canonical(X)
-
-
-def _word_of_topic(words: list[str], index: tuple[int, ...]) -> str:
-    return f"topic {index[0]}: {words[index[1]]}"
 
 
 def _normalised(doc_topic: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
@@ -36,6 +35,8 @@ class TopicPosterior(Dirichlet):
         Factor of the average of all steps so far, which ``average_scale`` holds already; not saved.
     """
 
+    _parameters = "concentration", "scale", "average_scale", "step"
+
     def __init__(
         self, concentration, scale=None, average_scale=None, step: int = 0, parents=None, carried: float = 1.0
     ) -> None:
@@ -44,7 +45,7 @@ class TopicPosterior(Dirichlet):
             np.ones_like(self.concentration) if given is None else np.asarray(given, dtype=np.float64)
             for given in (scale, average_scale)
         )
-        self.step, self.parents, self.carried = step, parents, carried
+        self.step, self.parents, self.carried = int(step), parents, carried
 
     @cached_property
     def _word_weights(self) -> dict:  # what `word_weights` has computed
@@ -54,14 +55,6 @@ class TopicPosterior(Dirichlet):
         """The first topics alone."""
         rows = (array[:n_topics] for array in (self.concentration, self.scale, self.average_scale))
         return TopicPosterior(*rows, self.step, carried=self.carried)
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        scales = {"scale": self.scale, "average_scale": self.average_scale, "step": np.array(self.step)}
-        return super().to_arrays() | scales
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> TopicPosterior:
-        return cls(arrays["concentration"], arrays["scale"], arrays["average_scale"], int(arrays["step"]))
 
     @property
     def is_single(self) -> bool:

@@ -17,8 +17,8 @@ from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.reader import book_as_of
 from vips.core.units import each_of, is_group, is_same_unit, noun_of
 from vips.report import words
-from vips.report.meaning import belief_after, gaussian_success, hits, success
 from vips.report.only_noise import NO_SIGNAL
+from vips.report.words import belief_after, gaussian_success, hits, success
 
 if TYPE_CHECKING:
     from vips.report.report import PrivacyReport
@@ -114,7 +114,7 @@ def _rows(labels: dict[str, str], stated: dict[str, str]) -> list[tuple[str, str
 
 
 def meaning_view(report: PrivacyReport) -> dict | None:
-    """The bounds of ``vips.report.meaning``; None without a guarantee or without a δ."""
+    """The bounds of ``vips.report.words``; None without a guarantee or without a δ."""
     delta = report.delta
     if not report.has_guarantee or delta is None:
         return None

@@ -194,8 +194,8 @@ def weights_in(into: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def levels_at(draws: np.ndarray, p: np.ndarray) -> np.ndarray:
-    """The level of each uniform draw; p of shape (1 or n_draws, n_levels)."""
-    return np.minimum((draws[:, None] >= np.cumsum(p, axis=1)).sum(axis=1), p.shape[1] - 1)
+    """The level of each uniform draw; p of the shape of the draws, or a shape that broadcasts to it, and (n_levels,)."""
+    return np.minimum((draws[..., None] >= np.cumsum(p, axis=-1)).sum(axis=-1), p.shape[-1] - 1)
 
 
 def counts_at(draws: np.ndarray, rates: np.ndarray, members: np.ndarray) -> np.ndarray:
