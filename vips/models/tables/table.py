@@ -10,6 +10,7 @@ and k is smaller the larger c_j c_k; c_j⁶ is the number of levels, so that the
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -551,6 +552,41 @@ class PrivateTable(ConjugateExponentialModel):
         levels = mixture.drawn(n_samples, starts, rng)
         return self._as_table([column.drawn(level, rng) for column, level in zip(columns, levels.T, strict=True)])
 
+    def to_html(self, path: str | os.PathLike, *, title: str = "Private table", level: float = 0.95) -> None:
+        """Write a page for readers of the release: one HTML file that needs no network.
+
+        It begins with the guarantee, says which answers noise hides and which rules hold, and lists shares, means and cross
+        tables of up to 400 cells with their limits.
+
+        Parameters
+        ----------
+        path : str or path
+            An existing file is replaced when the new one is complete.
+        title : str
+        level : float
+            Of the limits.
+
+        Raises
+        ------
+        ImportError
+            Without Jinja2 or pandas.
+        OSError
+            If the file cannot be written; an existing file is then unchanged.
+        """
+        check_is_fitted(self, "last_posterior_")
+        check_level(level)
+        for library in ("jinja2", "pandas"):
+            imported(library, "to_html()")
+        from vips.models.tables.page import write_table
+
+        missing = self._unanswered(np.concatenate([self._answered(place) for place in range(len(self._names()))]))
+        write_table(path, self, self._pairs(), missing, title, level)
+
+    @property
+    def has_numbers(self) -> bool:
+        """Whether a column holds numbers, or two answers."""
+        return any(self._numbers(place) is not None for place in range(len(self._names())))
+
     def column_names(self) -> list[str]:
         """Names of the columns, or x0, x1, … where there are none."""
         return [str(name) if isinstance(name, str) else f"x{name}" for name in self._names()]
@@ -799,11 +835,11 @@ class PrivateTable(ConjugateExponentialModel):
 
     def _counted(self, places: Sequence[int]) -> np.ndarray:
         """Levels that a regression on these columns counts, shape (d,): it warns where many records have others."""
-        pairs, is_counted = self._pairs(), np.zeros(int(self._widths().sum()), dtype=bool)
+        is_counted = np.zeros(int(self._widths().sum()), dtype=bool)
         for place in range(len(self._names())):
             has_numbers = place in places and self._learnt_columns()[place].numbers is not None
             is_counted[self._answered(place, without_nan=has_numbers)] = True
-        missing = np.bincount(pairs.column, np.where(is_counted, 0.0, pairs.margins)) / max(pairs.size, 1.0)
+        missing = self._unanswered(is_counted)
         if many := [f"{self._names()[place]!r} ({missing[place]:.0%})" for place in places if missing[place] > _MANY]:
             warnings.warn(
                 f"Records without an answer are left out of sums as if they were missing at random: {listed(many)}.",
@@ -811,6 +847,12 @@ class PrivateTable(ConjugateExponentialModel):
                 stacklevel=levels_to_user(),
             )
         return is_counted
+
+    def _unanswered(self, answers: np.ndarray) -> np.ndarray:
+        """Share of the records at none of these levels (places or a mask), for each column."""
+        pairs, others = self._pairs(), self._pairs().margins.copy()
+        others[answers] = 0.0
+        return np.bincount(pairs.column, others) / max(pairs.size, 1.0)
 
     def _features(
         self, pairs: Pairs, is_counted: np.ndarray, places: Sequence[int]

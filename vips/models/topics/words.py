@@ -28,7 +28,7 @@ from vips._support.alignment import align
 from vips._support.validation import check_integer, check_number
 from vips.models.topics.evidence import counts_of
 from vips.report import certificate
-from vips.report.certificate.page import cover_view, ledger_view
+from vips.report.certificate.page import statements_of
 
 __all__ = ["TopicWords", "check_relevance", "write_topics"]
 
@@ -100,7 +100,7 @@ def write_topics(path: str | os.PathLike, models: Sequence, n_words: int) -> Non
     names = ["private fit" if models[0].privacy_.plan.is_private else "fit without noise", "baseline"][: len(models)]
     labels = [evidence and evidence.labels for evidence in (model.evidence() for model in models)]
     matched = align(words[0].probabilities, words[1].probabilities) if len(models) == 2 else None
-    statements, engine = _statements(models, names), environment(__package__, certificate.__name__)
+    statements, engine = statements_of(models, names), environment(__package__, certificate.__name__)
     write_page(
         path,
         engine,
@@ -115,16 +115,6 @@ def write_topics(path: str | os.PathLike, models: Sequence, n_words: int) -> Non
         verdict=None if labels[0] is None else counts_of(labels[0]),
         topics=[_row(k, words, labels, matched, n_words) for k in range(len(words[0].shares))],
     )
-
-
-def _statements(models: Sequence, names: Sequence[str]) -> list[dict]:
-    """What each fit promises; the first also what all promise together."""
-    reports, views = [model.privacy_ for model in models], []
-    for i, (model, name) in enumerate(zip(models, names, strict=True)):
-        others = reports[1:] if i == 0 else ()
-        view, signal = cover_view(reports[i], ledger_view(None, [reports[i], *others]), others), model.signal()
-        views.append(view | {"name": name, "signal": f"{100.0 * signal['topic_word']:.0f}" if signal else None})
-    return views
 
 
 def _row(k: int, fits: Sequence[TopicWords], labels: Sequence[list[str] | None], matched, n_words: int) -> dict:

@@ -23,7 +23,16 @@ from vips.report.words import belief_after, gaussian_success, hits, success
 if TYPE_CHECKING:
     from vips.report.report import PrivacyReport
 
-__all__ = ["DELTAS", "IN_TABLE", "certificate", "cover_view", "ledger_view", "meaning_view", "write_certificate"]
+__all__ = [
+    "DELTAS",
+    "IN_TABLE",
+    "certificate",
+    "cover_view",
+    "ledger_view",
+    "meaning_view",
+    "statements_of",
+    "write_certificate",
+]
 
 DELTAS = np.logspace(-12, -2, 41)
 IN_TABLE = 4  # every fourth of them
@@ -105,6 +114,17 @@ def cover_view(
         "ledger": ledger,
         "together": _together_view([report, *others], n_unknown),
     }  # fmt: skip
+
+
+def statements_of(models: Sequence, names: Sequence[str]) -> list[dict]:
+    """What fits with these names promise, for ``guarantees.html``; the first also what all promise together."""
+    reports, views = [model.privacy_ for model in models], []
+    for i, (model, name) in enumerate(zip(models, names, strict=True)):
+        others = reports[1:] if i == 0 else ()
+        view = cover_view(reports[i], ledger_view(None, [reports[i], *others]), others)
+        signal = next(iter(model.signal().values()), None)
+        views.append(view | {"name": name, "signal": None if signal is None else f"{100.0 * signal:.0f}"})
+    return views
 
 
 def _rows(labels: dict[str, str], stated: dict[str, str]) -> list[tuple[str, str]]:
