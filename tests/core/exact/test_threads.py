@@ -141,6 +141,24 @@ def test_busy_threads_are_not_waited_for():
     release.set()
 
 
+def test_calls_that_no_thread_has_taken_keep_no_arrays():
+    """Chunk after chunk would be kept beside busy threads."""
+
+    class Kernel:
+        def __call__(self, *_):
+            pass
+
+    release = threading.Event()
+    for _ in range(threads._pool.started(2)):
+        threads._pool.tasks.put((Future(), copy_context(), release.wait))
+    kernel = Kernel()
+    run_ranges(kernel, np.arange(100))
+    gone, kernel = weakref.ref(kernel), None
+    assert not threads._pool.tasks.empty()
+    assert gone() is None
+    release.set()
+
+
 def test_threads_that_begin_late_are_waited_for(monkeypatch):
     """The only thread is busy at first."""
     assert threads._pool.started(1) == 1

@@ -88,6 +88,7 @@ def run_ranges(
     finally:
         pending.clear()
         _wait(helpers)
+        del kernel  # the pool may still hold cancelled helpers, which would keep its arrays
     for helper in helpers:
         if not helper.cancelled():
             helper.result()
