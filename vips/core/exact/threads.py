@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
-from functools import cache
+from functools import cache, partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -67,15 +67,16 @@ def run_ranges(
     if threads == 1 or n_items <= 1 or (least_work and cumulative_work[-1] - cumulative_work[0] < least_work):
         kernel(0, n_items)
         return
-    pending = deque(_ranges(cumulative_work, threads * parts_per_thread))
+    # the pool may hold `work` long after the last call, and with it what `pending` holds
+    pending = deque(partial(kernel, *bounds) for bounds in _ranges(cumulative_work, threads * parts_per_thread))
 
     def work() -> None:
         while True:
             try:
-                start, stop = pending.popleft()  # atomic
+                call = pending.popleft()  # atomic
             except IndexError:
                 return
-            kernel(start, stop)
+            call()
 
     helpers: list[Future[None]] = [Future() for _ in range(_pool.started(threads - 1))]
     try:
@@ -88,7 +89,6 @@ def run_ranges(
     finally:
         pending.clear()
         _wait(helpers)
-        del kernel  # the pool may still hold cancelled helpers, which would keep its arrays
     for helper in helpers:
         if not helper.cancelled():
             helper.result()
