@@ -10,7 +10,7 @@ from tests.own_model import GaussianMean
 from vips import BayesianLogisticRegression, PrivacyPlan, PrivacyWarning, load
 from vips.core.sums import NoisyTotals, ReleasedStep
 from vips.expfam import DiagonalGaussian, Dirichlet, Draws, Gamma, Gaussian, GeneralizedInverseGaussian
-from vips.expfam.scaled_dirichlet import ScaledDirichlet
+from vips.expfam.dirichlet import ScaledDirichlet
 from vips.settling import drift
 
 ROWS = np.random.default_rng(0).normal(0.5, 1.0, (2000, 2)).clip(-2.0, 2.0)

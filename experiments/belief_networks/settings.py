@@ -17,7 +17,7 @@ from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.stand_ins import mnist
 from vips import PrivacyPlan, SigmoidBeliefNetwork
-from vips.models.belief_networks import contract as network
+from vips.models.belief_networks import sigmoid as network
 from vips.models.belief_networks import update as sbn_update
 
 EPSILONS, DELTA = (0.5, 1.0), 1e-4

@@ -14,7 +14,7 @@ from vips.core.exact.rowwise import row_norms, strict_product
 from vips.core.sums import networks, outer
 from vips.core.sums.networks import Derivatives, NetworkStatistics, UnitPairs
 from vips.core.sums.outer import Outer
-from vips.models.belief_networks import contract as sbn_contract
+from vips.models.belief_networks import sigmoid as sbn_model
 
 BY_NAME = {case.name: case for case in CASES}
 MANY_SIZES = 1.0, 1.0 + 1e-6
@@ -58,7 +58,7 @@ def variances_not_in_the_outer_norm(patch):
 
 def hidden_units_kept_between_steps(patch):
     """As in the published code: a record starts where the record at its place in the last batch ended."""
-    original, kept = sbn_contract.infer, {}
+    original, kept = sbn_model.infer, {}
 
     def mutant(y, posterior, max_iter, observed=None, alone=False):
         units = original(y, posterior, max_iter, observed, alone)
@@ -68,7 +68,7 @@ def hidden_units_kept_between_steps(patch):
         units.mean[:n] = 0.5 * (units.mean[:n] + last[:n])
         return units
 
-    patch.setattr(sbn_contract, "infer", mutant)
+    patch.setattr(sbn_model, "infer", mutant)
 
 
 def centred_at_the_chunk(patch):

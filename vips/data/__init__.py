@@ -25,12 +25,11 @@ from vips.core.records.partition import OpenPartition, Records, Runs, rows_witho
 from vips.core.records.source import DataSource, Partition
 from vips.data._dask import DaskSource, as_source
 from vips.data._grouped import regrouped
-from vips.data._npy import NpySource
+from vips.data._npy import CSRShards, NpySource
 from vips.data._parquet import ParquetDocuments, ParquetTable, ParquetTexts
 from vips.data._regroup import regroup
 from vips.data._sequence_source import SequenceSource, write_sequences
 from vips.data._sequences import Sequences
-from vips.data._shards import CSRShards
 from vips.data._texts import InMemoryTexts, TextFiles, TextPartitions, TextSource
 from vips.exceptions import SourceError
 

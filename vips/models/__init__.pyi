@@ -12,9 +12,8 @@ from .proportions.dirichlet_multinomial import DirichletMultinomial
 from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
 from .regression.logistic import BayesianLogisticRegression
 from .regression.mixed.estimator import MixedLogisticRegression, MixedNegativeBinomialRegression
-from .second_moments.factor_analysis import FactorAnalysis
+from .second_moments.factors import FactorAnalysis, ProbabilisticPCA
 from .second_moments.linear_regression import BayesianLinearRegression
-from .second_moments.principal_components import ProbabilisticPCA
 from .spatial.counts import SpatialCounts
 from .tables.table import PrivateTable
 from .topics.lda import LatentDirichletAllocation

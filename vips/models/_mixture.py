@@ -33,7 +33,6 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     ignores_labels = True
     planned_steps = 60
     tolerance = 1e-3
-    exact_rows = True
     _unlisted = ("block_of_squares", "name_of_components", "simulator", "with_squares")
 
     @abstractmethod

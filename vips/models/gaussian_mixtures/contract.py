@@ -76,7 +76,7 @@ class GaussianMixtureModel(Mixture):
     on_invalid: str = "drop"
 
     name_of_score = "log density"
-    takes_sparse = True
+    exact_rows = takes_sparse = True
     exact_noise = ("count",)
 
     def check_parameters(self) -> None:

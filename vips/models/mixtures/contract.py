@@ -63,6 +63,7 @@ class LatentClasses(Mixture):
     on_invalid: str = "drop"
 
     name_of_score, name_of_components = "log likelihood", "classes"
+    exact_rows = True
     _unlisted = ("argument", "readable_columns")
     argument: ClassVar[str]  # that declares the columns
 

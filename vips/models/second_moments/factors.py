@@ -1,4 +1,4 @@
-"""What probabilistic principal components and factor analysis share: posterior, transforms, likelihood, comparison."""
+"""Probabilistic principal components and factor analysis, from one release of second moments."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._support.arguments import arguments, whole
+from vips._support.arguments import arguments, choice, number, whole
 from vips._support.extras import imported
 from vips._support.printable import PLAIN_TEXT, printable
 from vips.core.exact.blas import cholesky, eigh, inverse_from_factor
 from vips.expfam import DiagonalGaussian, Draws
 from vips.models import _typical as typical
 from vips.models._definite import positive_definite
+from vips.models.second_moments import estimates
 from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.estimates import Estimate, NoisyCovariance, bootstrapped, stacked
 from vips.models.second_moments.moments import SecondMoments
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["FactorModel", "FactorPosterior"]
+__all__ = ["FactorAnalysis", "FactorModel", "FactorPosterior", "ProbabilisticPCA"]
 
 _N_DRAWS = 300
 
@@ -243,6 +244,208 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
     @property
     def _n_features_out(self) -> int:
         return len(self._loadings())
+
+
+class ProbabilisticPCA(FactorModel):
+    """Principal components of a Gaussian model (Tipping and Bishop, 1999), private or not.
+
+    A private fit releases noisy second moments once; all else is post-processing, which knows the noise: it takes from large
+    eigenvalues what noise added to them, and calls a component 0 that noise hides.
+
+    Parameters
+    ----------
+    n_components : int or None
+        None is the number of columns.
+    privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
+        None is a non-private fit. One full-batch step is enough; further steps are averaged.
+    max_norm : float or None
+        Public bound on the L2 norm of a row. Longer rows weigh less: max_norm² / norm². Required by a private fit.
+    on_invalid, random_state
+        See :class:`BayesianLinearRegression`.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Directions, by decreasing variance, as in scikit-learn's ``PCA``.
+    explained_variance_, explained_variance_ratio_, singular_values_ : ndarray of shape (n_components,)
+    mean_ : ndarray of shape (n_features,)
+    noise_variance_ : float
+        Variance in all other directions; 0 if there are none.
+    n_components_ : int
+    posterior_ : DiagonalGaussian, or Draws of a private fit
+        Of loadings (directions times the root of the variance above the noise's), noise variances and means, for known factors.
+        Draws are given the noisy moments; there are none where noise hides a component.
+    privacy_ : PrivacyReport
+    n_features_in_ : int
+
+    Notes
+    -----
+    *Privacy.*
+    Unit: one row of X. Relation: add or remove one. Released: noisy second moments of the columns, and the noisy number of
+    records, hence the posterior. Public by declaration: ``max_norm``, the number of columns, all other arguments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import PrivacyPlan, ProbabilisticPCA
+    >>> rng = np.random.default_rng(0)
+    >>> X = 0.3 * rng.normal(size=(20_000, 1)) * [0.8, 0.6, 0.0] + 0.1 * rng.normal(size=(20_000, 3))
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
+    >>> model = ProbabilisticPCA(1, privacy=plan, max_norm=1.0).fit(X)
+    >>> bool(np.abs(model.components_[0] - [0.8, 0.6, 0.0]).max() < 0.1)
+    True
+    """
+
+    def _estimate(self, data: NoisyCovariance, start: np.ndarray | None = None) -> Estimate:
+        return estimates.principal_components(data, self._n_kept())
+
+    def transform(self, X) -> np.ndarray:
+        """Coordinates of rows along the components, shape (n_records, n_components)."""
+        return self._centred(X) @ self.components_.T
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Directions of length 1; 0 for a component that noise hides."""
+        loadings = self._loadings()
+        lengths = np.linalg.norm(loadings, axis=1, keepdims=True)
+        return np.divide(loadings, lengths, out=np.zeros(loadings.shape), where=lengths > 0.0)
+
+    @property
+    def explained_variance_(self) -> np.ndarray:
+        """Variance along each component."""
+        return np.square(self._loadings()).sum(axis=1) + self.noise_variance_
+
+    @property
+    def explained_variance_ratio_(self) -> np.ndarray:
+        """The same, as shares of the columns' total variance."""
+        return self.explained_variance_ / max(self.last_posterior_.total_variance, 1e-300)
+
+    @property
+    def singular_values_(self) -> np.ndarray:
+        """Roots of the variances times (number of records - 1)."""
+        return np.sqrt(self.explained_variance_ * max(self.last_posterior_.count - 1.0, 0.0))
+
+    @property
+    def noise_variance_(self) -> float:
+        """Variance in directions beside the components."""
+        self._loadings()
+        return float(self.last_posterior_.mean[-2, 0])
+
+    @property
+    def n_components_(self) -> int:
+        """Number of components."""
+        return len(self._loadings())
+
+
+@arguments
+class FactorAnalysis(FactorModel):
+    """Factors with a noise variance for each column, private or not.
+
+    A private fit releases noisy second moments once; the iterations are post-processing, which knows the noise.
+
+    Parameters
+    ----------
+    n_components : int or None
+        None is the number of columns.
+    rotation : {"varimax", "quartimax"} or None
+    privacy, max_norm, on_invalid, random_state
+        See :class:`ProbabilisticPCA`.
+    tol, max_iter : float, int
+        Iterations end when the log likelihood rises by less than ``tol``; in a private fit, when no noise variance changes by
+        more than 1e-4 of it.
+    noise_variance_init : array of shape (n_features,), optional
+        Start of the noise variances; None: 1, and without noise the variances of the columns. Public.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Loadings, as in scikit-learn's ``FactorAnalysis``.
+    noise_variance_ : ndarray of shape (n_features,)
+        In private fits at least the deviation of the noise in a variance.
+    mean_ : ndarray of shape (n_features,)
+    loglike_ : list of float
+        Log likelihood after each iteration; with noisy moments, of these.
+    n_iter_ : int
+    posterior_ : DiagonalGaussian, or Draws of a private fit
+        Of loadings, noise variances and means, for known factors. Draws are given the noisy moments; there are none where noise
+        hides a factor, and of a noise variance that is at its bound only the upper end of an interval counts.
+    privacy_ : PrivacyReport
+    n_features_in_ : int
+
+    Notes
+    -----
+    *Privacy.* As :class:`ProbabilisticPCA`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import FactorAnalysis, PrivacyPlan
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 1)) * [0.3, 0.2, 0.0] + rng.normal(size=(20_000, 3)) * [0.1, 0.2, 0.3]
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
+    >>> model = FactorAnalysis(1, privacy=plan, max_norm=1.5).fit(X)
+    >>> bool(np.abs(model.components_[0] - [0.3, 0.2, 0.0]).max() < 0.1)
+    True
+    """
+
+    rotation: str | None = choice("varimax", "quartimax", default=None)
+    tol: float = number(0.0, 1e12, "a number between 0 and 1e12", default=0.01)
+    max_iter: int = whole(default=1000, high=1_000_000)
+    noise_variance_init: np.ndarray | None = None
+
+    least_strength = 3.0
+
+    def check_features(self) -> None:
+        super().check_features()
+        if self.noise_variance_init is not None:
+            start = np.asarray(self.noise_variance_init, dtype=np.float64)
+            if start.shape != (self.n_features_in_,) or not ((start > 0.0) & np.isfinite(start)).all():
+                raise ValueError("`noise_variance_init` must hold one positive number for each column of X.")
+
+    def _estimate(self, data: NoisyCovariance, start: np.ndarray | None = None) -> Estimate:
+        start = self.noise_variance_init if start is None else start
+        return self._turned(estimates.factor_analysis(data, self._n_kept(), start, self.tol, self.max_iter))
+
+    def _estimates(self, data: Sequence[NoisyCovariance], start: np.ndarray) -> list[Estimate]:
+        given = estimates.noisy_factor_analysis(data, self._n_kept(), start, self.max_iter)
+        return [self._turned(estimate) for estimate in given]
+
+    def _turned(self, estimate: Estimate) -> Estimate:
+        if self.rotation is None:
+            return estimate
+        return replace(estimate, loadings=estimates.rotated(estimate.loadings, self.rotation))
+
+    def _most_iterations(self) -> int:
+        return self.max_iter
+
+    def transform(self, X) -> np.ndarray:
+        """Expected factors of rows, shape (n_records, n_components)."""
+        X, loadings = self._centred(X), self.components_
+        weighted = loadings / self.noise_variance_
+        return np.linalg.solve(np.eye(len(loadings)) + weighted @ loadings.T, weighted @ X.T).T
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Loadings."""
+        return self._loadings()
+
+    @property
+    def noise_variance_(self) -> np.ndarray:
+        """Noise variance of each column."""
+        check_is_fitted(self, "last_posterior_")
+        return self.last_posterior_.mean[-2]
+
+    @property
+    def loglike_(self) -> list[float]:
+        """Log likelihood after each iteration."""
+        check_is_fitted(self, "last_posterior_")
+        log_likelihoods = self.last_posterior_.log_likelihoods
+        return log_likelihoods[np.isfinite(log_likelihoods)].tolist()
+
+    @property
+    def n_iter_(self) -> int:
+        """Number of iterations."""
+        return len(self.loglike_)
 
 
 def _label(n_components: int, columns: list[str], index: tuple[int, ...]) -> str:
