@@ -11,9 +11,9 @@ from tests.laws.cases import CASES
 from tests.mutants import check_notices, of_laws
 from vips import PrivacyPlan, SigmoidBeliefNetwork
 from vips.core.exact.rowwise import row_norms, strict_product
-from vips.core.sums import networks, outer
+from vips.core.sums import Block, networks, outer
 from vips.core.sums.networks import Derivatives, NetworkStatistics, UnitPairs
-from vips.core.sums.outer import Outer
+from vips.core.sums.outer import Outer, Rows
 from vips.models.belief_networks import contract as sbn_contract
 
 BY_NAME = {case.name: case for case in CASES}
@@ -186,6 +186,22 @@ def test_hardened_norms_do_not_depend_on_the_chunk(monkeypatch):
     monkeypatch.setattr(networks, "strict_product", lambda a, b: strict_product(a, b) * MANY_SIZES[len(a) > 5])
     with pytest.raises(AssertionError):
         _rows_alone_are_exact()
+
+
+def test_a_norm_is_never_too_small_where_its_terms_cancel(monkeypatch):
+    """r z̃ is ω v W̄ to ten digits. NumPy's longer floats are the ruler."""
+    rng = np.random.default_rng(0)
+    omega, z, weights = rng.uniform(0.1, 0.3, (200, 1)), rng.uniform(0.6, 0.9, (200, 1)), np.array([[4.0]])
+    hidden, spread = z - 0.5, omega * (z * (1.0 - z)) * weights
+    residual = spread / hidden * (1.0 + 1e-10)
+    form = Derivatives(*map(Rows, (omega, residual, hidden)), z, weights, strict_product)
+    exact = np.abs(residual * hidden.astype(np.longdouble) - omega * (z * (1.0 - z)).astype(np.longdouble) * weights)
+
+    def check():
+        assert (form.norms({"weights": Block((1, 1))}) >= exact.ravel()).all(), "a norm is smaller"
+
+    check()
+    check_notices(check, lambda patch: patch.setattr(networks, "_CANCELLATION", 0.0), monkeypatch, "a norm is smaller")
 
 
 def test_columns_that_do_not_exist_make_a_record_defective():

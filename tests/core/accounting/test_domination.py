@@ -62,11 +62,11 @@ def test_a_cell_is_checked_at_its_unfavourable_ends(monkeypatch):
         assert np.all(profile(*settings, epsilons, False) <= mixture(mu, delta_0, epsilons))
 
     def points_are_compared(patch):
-        patch.setattr(
-            domination, "_smallest_mu", lambda eps, logs, original=domination._smallest_mu: original(eps / 1.3, logs)
-        )
+        smallest = domination._smallest_mu
+        patch.setattr(domination, "_smallest_mu", lambda ends, logs: smallest(np.append(0.0, ends[:-1]), logs))
 
     monkeypatch.setattr(domination, "_CELL", 0.3)
+    check()
     check_notices(check, points_are_compared, monkeypatch)
     domination._sampled_mu.cache_clear()
 
