@@ -11,7 +11,6 @@ import pytest
 from tests.models.dynamics import brute_force
 from tests.models.dynamics.test_linear import DATA, HOSTILE
 from tests.models.dynamics.test_smoothing import with_gaps
-from tests.steps import phase_of
 from vips import LinearDynamicalSystem, PrivacyPlan, SwitchingLinearDynamicalSystem
 from vips.data import Sequences
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -185,42 +184,6 @@ def test_hostile_sequences_and_forged_files():
     arrays = model.last_posterior_.to_arrays()
     with pytest.raises(ValueError, match="regimes"):
         SwitchingPosterior.from_arrays(arrays | {"regime_start": np.ones(3)})
-
-
-@pytest.mark.parametrize("stage", ["moments", "states"])
-def test_a_sequence_counts_as_if_alone_to_the_last_bit_and_at_most_the_clip(stage):
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=6, clip_norm=0.7)
-    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, max_norm=4.0)
-    model.n_features_in_ = P
-    phase, posterior = phase_of(model, stage), a_posterior()
-    together = Sequences.from_list([*HOSTILE, *DATA])
-    statistics, blocks = phase.statistics_of(model, together, posterior), phase.blocks
-    norms = statistics.norms(blocks)
-    clip = plan.clip_weights(norms)
-    for i in range(len(together)):
-        alone = phase.statistics_of(model, together[i : i + 1], posterior)
-        chosen = np.zeros(len(together))
-        chosen[i] = clip[i]
-        np.testing.assert_array_equal(alone.norms(blocks)[0], norms[i])
-        share = statistics.weighted_sum(chosen)
-        for name, value in share.items():
-            np.testing.assert_array_equal(value, alone.weighted_sum(clip[i : i + 1])[name])
-        norm = np.sqrt(sum((value**2).sum() / blocks[name].scale ** 2 for name, value in share.items()))
-        assert norm <= 0.7 * (1.0 + 1e-9)
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-@pytest.mark.parametrize("with_groups", [False, True])
-@pytest.mark.parametrize("size", [0.1, 20.0])
-@pytest.mark.representatives("0.1-True-discrete", "20.0-False-gaussian")
-def test_private_fits_take_hostile_sequences(noise, with_groups, size):
-    data = Sequences.from_list([*HOSTILE, *DATA])
-    groups = np.arange(len(data)) % 7 if with_groups else None
-    bound = {"max_rows_per_group": 10} if with_groups else {}
-    plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=7, noise=noise, **bound)
-    model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=plan, max_norm=4.0).fit(data, groups=groups)
-    assert all(np.isfinite(array).all() for array in model.last_posterior_.to_arrays().values())
-    assert np.isfinite(model.score_samples(DATA).sum())
 
 
 def test_any_totals_give_valid_regimes():
