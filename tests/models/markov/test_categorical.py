@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hmmlearn.vhmm import VariationalCategoricalHMM
 
-import vips
 from tests.steps import Stop, phase_of, stopped_after
 from vips import CategoricalHMM, PrivacyPlan
 from vips.data import Sequences
@@ -185,19 +184,6 @@ def test_a_million_steps_count_as_the_first_ones():
     for name, value in sums.items():
         np.testing.assert_array_equal(value, expected[name])
     assert sums["start"].sum() + sums["moves"].sum() == pytest.approx(50)
-
-
-def test_chunks_change_nothing(tmp_path):
-    plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=0.5, n_steps=30, reproducible_noise=True)
-    expected = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA)
-    other = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0)
-    other.chunk_size = 7
-    other.fit(DATA)
-    for array, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
-        np.testing.assert_allclose(array, value, rtol=1e-6)
-    expected.save(tmp_path / "a.vips")
-    again = vips.load(tmp_path / "a.vips")
-    assert again.score_samples(DATA).sum() == expected.score_samples(DATA).sum()
 
 
 def test_a_fit_goes_on_from_a_checkpoint_of_the_start(tmp_path):

@@ -308,11 +308,8 @@ def test_missing_steps_empty_sequences_and_hostile_ones():
     np.testing.assert_allclose(model.score_samples(steps[1:3])[1], 0.0, atol=1e-12)  # nothing was seen
 
 
-def test_saved_models_come_back(tmp_path):
+def test_forged_posteriors_are_refused():
     model = FactorialHMM(2, 2, privacy=every(5), random_state=0).fit(TRAIN)
-    model.save(tmp_path / "m.vips")
-    back = vips.load(tmp_path / "m.vips")
-    assert back.score_samples(TEST).sum() == model.score_samples(TEST).sum()
     arrays = model.last_posterior_.to_arrays()
     for name, value in (
         ("mean", arrays["mean"][:, 1:]), ("scale", -arrays["scale"]), ("dof", np.array(0.5)),

@@ -205,17 +205,6 @@ def test_a_mask_forbids_moves(inference):
         assert not np.tril(model.transmat_, -1).any()
 
 
-def test_files_hold_the_model(tmp_path):
-    model = PoissonHMM(
-        K, max_count=[40, 30], privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=12), random_state=0
-    ).fit(DATA)
-    model.save(tmp_path / "m.vips")
-    loaded = vips.load(tmp_path / "m.vips")
-    for ours, theirs in zip(arrays(loaded.last_posterior_), arrays(model.last_posterior_), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    np.testing.assert_array_equal(loaded.score_samples(DATA), model.score_samples(DATA))
-
-
 def test_readers_see_rates_of_columns():
     model = fitted(10)
     table = model.summary(names=["visits", "calls"])
