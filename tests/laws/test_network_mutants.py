@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
@@ -202,12 +201,3 @@ def test_a_norm_is_never_too_small_where_its_terms_cancel(monkeypatch):
 
     check()
     check_notices(check, lambda patch: patch.setattr(networks, "_CANCELLATION", 0.0), monkeypatch, "a norm is smaller")
-
-
-def test_columns_that_do_not_exist_make_a_record_defective():
-    plan = PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=2)
-    X = sp.csr_array(np.eye(3))
-    torn = sp.csr_array((np.ones(4), np.array([0, 1, 2, 2], dtype=np.int32), [0, 1, 2, 3, 4]), shape=(4, 3))
-    torn.indices[3] = 1_000_000
-    fits = [SigmoidBeliefNetwork(2, privacy=plan, random_state=0).fit(rows) for rows in (X, torn)]
-    np.testing.assert_allclose(fits[0].components_, fits[1].components_, rtol=1e-6)

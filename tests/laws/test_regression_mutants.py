@@ -16,7 +16,6 @@ from vips import (
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     MixedLogisticRegression,
-    PrivacyPlan,
     Records,
 )
 from vips.core.exact.rowwise import row_norms
@@ -500,16 +499,3 @@ def test_columns_stored_twice_do_not_escape_the_clip(monkeypatch):
     monkeypatch.setattr(sp.csr_array, "sum_duplicates", lambda self: None)
     with pytest.raises(AssertionError, match="more than one clip"):
         _clip_of_repeated_columns()
-
-
-def test_columns_that_do_not_exist_make_a_record_defective():
-    plan = PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=2)
-    X = sp.csr_array(np.eye(3))
-    torn = sp.csr_array((np.ones(4), np.array([0, 1, 2, 2], dtype=np.int32), [0, 1, 2, 3, 4]), shape=(4, 3))
-    torn.indices[3] = 1_000_000
-    fits = [
-        BayesianLogisticRegression(privacy=plan, max_norm=1.0, fit_intercept=False).fit(rows, labels)
-        for rows, labels in ((X, [1.0, 0.0, 1.0]), (torn, [1.0, 0.0, 1.0, 1.0]))
-        for labels in [np.array(labels)]
-    ]
-    np.testing.assert_allclose(fits[0].last_posterior_.mean, fits[1].last_posterior_.mean, rtol=1e-6)

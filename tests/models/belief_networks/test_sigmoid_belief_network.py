@@ -109,15 +109,6 @@ def test_row_by_row_arithmetic_agrees_with_blas(full):
     np.testing.assert_array_equal(one.omega[0], alone.omega[7])
 
 
-def test_a_record_has_the_same_units_alone_and_with_others():
-    rng = np.random.default_rng(3)
-    posterior = posterior_of(rng.normal(size=(12, 40)), rng.normal(size=12), rng.normal(size=40) - 1.0)
-    y = coins(5, 12)
-    together = infer(y, posterior, 4)
-    for n in range(5):
-        np.testing.assert_allclose(infer(y[[n]], posterior, 4).mean[0], together.mean[n], rtol=1e-9)
-
-
 def test_single_precision_is_close():
     posterior, y = random_posterior(), coins(20)
     single = infer(y.astype(np.float32), posterior, 5)
