@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import pytest
@@ -35,6 +36,19 @@ def add(patch, owner, name: str, value) -> None:
 def sum_then_rounded(self, weights, blocks, lattice):
     """What ``rounded_sum`` avoids: a floating-point sum, which depends on its order, rounded at the end."""
     return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
+
+
+def noticed(*rows):
+    """A test that checks notice mutants, of rows (mutant, check) or (mutant, check, what the check says).
+
+    A check that needs an argument gets an empty folder.
+    """
+
+    def test(mutant, check, says, monkeypatch, tmp_path):
+        needed = [of for of in inspect.signature(check).parameters.values() if of.default is of.empty]
+        check_notices(lambda: check(*[tmp_path] * len(needed)), mutant, monkeypatch, says)
+
+    return pytest.mark.parametrize(("mutant", "check", "says"), [(*row, None)[:3] for row in rows])(test)
 
 
 def of_laws(rows):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from tests.data import test_sequence_sources as sources
 from tests.laws import checks, reach
 from tests.laws.cases import CASES
 from tests.models.markov import test_categorical
-from tests.mutants import check_notices, of_laws
+from tests.mutants import check_notices, noticed, of_laws
 from vips import CategoricalHMM, GaussianHMM, PoissonHMM
 from vips.core.execution import partitions
 from vips.core.sums import Joint
@@ -268,14 +267,9 @@ def pieces_are_counted_in_sequences(patch):
     patch.setattr(partitions, "step_counts", lambda rows: None)
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check"),
-    [
-        (all_steps_count, lambda folder: test_categorical.test_a_million_steps_count_as_the_first_ones()),
-        (all_steps_are_read, sources.test_memory_is_bounded_by_a_chunk_of_steps),
-        (persons_are_read_whole, sources.test_memory_is_bounded_by_a_chunk_of_steps),
-        (pieces_are_counted_in_sequences, sources.test_memory_is_bounded_by_a_chunk_of_steps),
-    ],
+test_lengths_and_memory_are_watched = noticed(
+    (all_steps_count, lambda folder: test_categorical.test_a_million_steps_count_as_the_first_ones()),
+    (all_steps_are_read, sources.test_memory_is_bounded_by_a_chunk_of_steps),
+    (persons_are_read_whole, sources.test_memory_is_bounded_by_a_chunk_of_steps),
+    (pieces_are_counted_in_sequences, sources.test_memory_is_bounded_by_a_chunk_of_steps),
 )
-def test_lengths_and_memory_are_watched(mutant, check, tmp_path, monkeypatch):
-    check_notices(lambda: check(tmp_path), mutant, monkeypatch)

@@ -15,7 +15,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from vips import PrivacyPlan
 from vips.core import accounting
 from vips.core.accounting import ACCOUNTANTS, events, gaussian, pld, stepwise
@@ -460,21 +460,16 @@ ONE_STEP = test_one_step_against_integration
 LATTICE = test_discrete_noise_is_a_gaussian_with_room_for_rounding_records
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check"),
-    [
-        (replacement_analysed_with_sensitivity_one, lambda: test_without_sampling_the_gaussian_is_exact("replace_one", 25)),
-        (rounding_of_records_forgotten, lambda: LATTICE("discrete, poisson, replace one", "pld")),
-        (rounding_of_records_forgotten, lambda: LATTICE("discrete, full", "pld")),
-        (strong_composition_without_its_slack, lambda: ONE_STEP("poisson", 0.4)),
-        (noise_doubled_in_the_losses, lambda: ONE_STEP("poisson", 0.4)),
-        (noise_doubled_in_the_losses, lambda: ONE_STEP("poisson, replace one", 0.4)),
-        (one_order_of_the_neighbours_only, lambda: ONE_STEP("poisson", 0.4)),
-        (losses_rounded_down, check_losses),
-        (losses_rounded_down, lambda: test_composition_against_dp_accounting(COMPOSED[1], "replace_one")),
-        (what_is_outside_is_forgotten, lambda: test_the_total_loss_is_never_below_a_direct_sum(1e-3)),
-        (rate_squared_in_the_step, lambda: ONE_STEP("poisson", 0.05)),
-    ],
+test_mutants_are_noticed = noticed(
+    (replacement_analysed_with_sensitivity_one, lambda: test_without_sampling_the_gaussian_is_exact("replace_one", 25)),
+    (rounding_of_records_forgotten, lambda: LATTICE("discrete, poisson, replace one", "pld")),
+    (rounding_of_records_forgotten, lambda: LATTICE("discrete, full", "pld")),
+    (strong_composition_without_its_slack, lambda: ONE_STEP("poisson", 0.4)),
+    (noise_doubled_in_the_losses, lambda: ONE_STEP("poisson", 0.4)),
+    (noise_doubled_in_the_losses, lambda: ONE_STEP("poisson, replace one", 0.4)),
+    (one_order_of_the_neighbours_only, lambda: ONE_STEP("poisson", 0.4)),
+    (losses_rounded_down, check_losses),
+    (losses_rounded_down, lambda: test_composition_against_dp_accounting(COMPOSED[1], "replace_one")),
+    (what_is_outside_is_forgotten, lambda: test_the_total_loss_is_never_below_a_direct_sum(1e-3)),
+    (rate_squared_in_the_step, lambda: ONE_STEP("poisson", 0.05)),
 )  # fmt: skip
-def test_mutants_are_noticed(mutant, check, monkeypatch):
-    check_notices(check, mutant, monkeypatch)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.laws.cases import CASES, BetaBernoulli
 from tests.laws.checks import as_data
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from tests.processors import with_processors
 from vips import Block, DenseStatistics, PrivacyPlan
 from vips.core.exact.threads import at_most, n_threads
@@ -266,20 +266,14 @@ def test_partitions(check):
     check()
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check"),
-    [
-        (model_sent_as_it_is, test_task_holds_nothing_to_make_noise_from),
-        (randomness_sent_with_the_coins, test_task_holds_nothing_to_make_noise_from),
-        (coins_flipped_anew, check_a_share_computed_twice_is_the_same),
-        (noise_by_partition, check_noise_is_drawn_once_however_many_partitions),
-        (not_copied, check_arrays_of_a_model_are_not_added_to),
-        (sums_kept, check_sums_declared_new_share_no_memory),
-    ],
-    ids=lambda function: function.__name__,
+test_mutant_is_noticed = noticed(
+    (model_sent_as_it_is, test_task_holds_nothing_to_make_noise_from),
+    (randomness_sent_with_the_coins, test_task_holds_nothing_to_make_noise_from),
+    (coins_flipped_anew, check_a_share_computed_twice_is_the_same),
+    (noise_by_partition, check_noise_is_drawn_once_however_many_partitions),
+    (not_copied, check_arrays_of_a_model_are_not_added_to),
+    (sums_kept, check_sums_declared_new_share_no_memory),
 )
-def test_mutant_is_noticed(mutant, check, monkeypatch):
-    check_notices(check, mutant, monkeypatch)
 
 
 class OneNumber(BetaBernoulli):

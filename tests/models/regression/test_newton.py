@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 import vips
 from tests.laws.cases import BetaBernoulli
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from vips import BayesianBinomialRegression, BayesianLogisticRegression, PrivacyBudget, PrivacyPlan, PrivacyWarning
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _newton as newton
@@ -155,19 +155,14 @@ def carried_by_nothing(patch):
     patch.setattr(Released, "_linear", lambda self, estimate, H: original(self, 0.5 * estimate, H))
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check"),
-    [
-        (carried_by_nothing, _coefficients_without_noise_are_the_root),
-        (without("points", np.zeros_like), _coefficients_without_noise_are_the_root),
-        (without("squares", lambda squares: 4.0 * squares), _coefficients_without_noise_are_the_root),
-        (without("stds", lambda stds: 0.1 * stds), partial(_covariance_is_that_of_draws, **WITH["noise"], n=30)),
-        (without("variance", np.zeros_like), partial(_covariance_is_that_of_draws, **WITH["samples"], n=30)),
-        (without("ratios", lambda _: (1.0, 1.0)), partial(_covariance_is_that_of_draws, **WITH["squares"], n=30)),
-    ],
+test_mutant_is_noticed = noticed(
+    (carried_by_nothing, _coefficients_without_noise_are_the_root),
+    (without("points", np.zeros_like), _coefficients_without_noise_are_the_root),
+    (without("squares", lambda squares: 4.0 * squares), _coefficients_without_noise_are_the_root),
+    (without("stds", lambda stds: 0.1 * stds), partial(_covariance_is_that_of_draws, **WITH["noise"], n=30)),
+    (without("variance", np.zeros_like), partial(_covariance_is_that_of_draws, **WITH["samples"], n=30)),
+    (without("ratios", lambda _: (1.0, 1.0)), partial(_covariance_is_that_of_draws, **WITH["squares"], n=30)),
 )
-def test_mutant_is_noticed(mutant, check, monkeypatch):
-    check_notices(check, mutant, monkeypatch)
 
 
 def test_directions_that_noise_hides_are_not_certain():
