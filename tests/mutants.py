@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.core.accounting.caches import forget
+from tests.laws.cases import BY_NAME
 
 
 def check_notices(check: Callable[[], None], mutant: Callable, monkeypatch, says: str | None = None) -> None:
@@ -51,7 +52,11 @@ def noticed(*rows):
     return pytest.mark.parametrize(("mutant", "check", "says"), [(*row, None)[:3] for row in rows])(test)
 
 
-def of_laws(rows):
-    """A parametrisation over (mutant, law, case, what the law says)."""
+def of_laws(module, rows):
+    """A test that laws of a module notice mutants, of rows (mutant, name of the law, name of the case, what the law says)."""
+
+    def test(mutant, law, case, says, monkeypatch):
+        check_notices(lambda: getattr(module, law)(BY_NAME[case]), mutant, monkeypatch, says)
+
     ids = [f"{mutant.__name__}-{case}-{law}" for mutant, law, case, _ in rows]
-    return pytest.mark.parametrize(("mutant", "law", "case", "says"), rows, ids=ids)
+    return pytest.mark.parametrize(("mutant", "law", "case", "says"), rows, ids=ids)(test)

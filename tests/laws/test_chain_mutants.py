@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.data import test_sequence_sources as sources
 from tests.laws import checks, reach
-from tests.laws.cases import CASES
+from tests.laws.cases import BY_NAME
 from tests.models.markov import test_categorical
 from tests.mutants import check_notices, noticed, of_laws
 from vips import CategoricalHMM, GaussianHMM, PoissonHMM
@@ -20,8 +20,6 @@ from vips.data import OpenPartition, Sequences
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
 from vips.models.markov import gaussian, statistics
-
-BY_NAME = {case.name: case for case in CASES}
 
 
 def norm_without(name):
@@ -224,9 +222,7 @@ MUTANTS = [
 ]
 
 
-@of_laws(MUTANTS)
-def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
-    check_notices(lambda: getattr(checks, law)(BY_NAME[case]), mutant, monkeypatch, says)
+test_mutant_is_noticed = of_laws(checks, MUTANTS)
 
 
 def test_a_norm_of_pairs_that_is_too_small_is_noticed(monkeypatch):

@@ -8,8 +8,7 @@ import numpy as np
 
 from tests.laws import test_mutants as mutants
 from tests.laws import totals
-from tests.laws.cases import CASES
-from tests.mutants import check_notices, of_laws
+from tests.mutants import of_laws
 from vips.core import plan as plan_module
 from vips.core.execution import tree
 from vips.core.execution.partitions import Task, added
@@ -17,7 +16,6 @@ from vips.core.mechanism import lattice as _lattice
 from vips.core.mechanism import noise, sampling
 from vips.models.topics.statistics import DocumentStatistics
 
-BY_NAME = {case.name: case for case in CASES}
 NOT_THE_SUM = "not the sum of its sample over the public rate"
 
 
@@ -132,7 +130,8 @@ def noise_in_even_units(patch):
     patch.setattr(noise, "rounded_gaussian", lambda size, steps, bits: original(size, steps, bits) // 2 * 2)
 
 
-@of_laws(
+test_mutant_is_noticed = of_laws(
+    totals,
     [
         (divided_by_the_realised_share_of_a_partition, "totals_are_sums_over_the_public_rate", "lda", NOT_THE_SUM),
         (divided_by_the_realised_share_of_a_partition, "totals_are_sums_over_the_public_rate", "logistic", NOT_THE_SUM),
@@ -163,7 +162,5 @@ def noise_in_even_units(patch):
         ),
         (noise_in_sixteen_units, "noise_uses_every_point_of_the_lattice", "lda", "leaves points"),
         (noise_in_even_units, "noise_uses_every_point_of_the_lattice", "beta-bernoulli", "leaves points"),
-    ]
+    ],
 )
-def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
-    check_notices(lambda: getattr(totals, law)(BY_NAME[case]), mutant, monkeypatch, says)

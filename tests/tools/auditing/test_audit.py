@@ -11,8 +11,8 @@ import pytest
 import scipy.sparse as sp
 
 from tests.core.test_engine import LinearModel
-from tests.laws.cases import CASES, BetaBernoulli, exposures
-from tests.tools.auditing.audits import BY_NAME, FULL, SAMPLED, audited, look_only_for
+from tests.laws.cases import BY_NAME, CASES, BetaBernoulli, exposures
+from tests.tools.auditing.audits import FULL, SAMPLED, audited, look_only_for
 from vips import Block, DenseStatistics, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, audit
 from vips.tools.auditing.records import Table, hostile_records
 from vips.tools.auditing.report import Finding

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.laws import test_mutants as mutants
+from tests.laws.cases import BY_NAME
 from tests.tools.auditing.audits import (
-    BY_NAME,
     CONFIDENCE,
     FULL,
     HARDENED,
