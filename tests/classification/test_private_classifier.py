@@ -364,6 +364,8 @@ def test_it_is_a_classifier_of_scikit_learn():
     assert roc_auc_score(y, arrays.decision_function(X[["age", "income"]].to_numpy())) > 0.55
     with pytest.raises(ValueError, match="'income' is declared, but X has 0"):
         fitted.predict(X[["age", "town"]])
+    for labels in (words, words.astype(object), 3 + 4 * y):  # an ordinary fit finds the classes
+        assert PrivateClassifier().fit(X[["age"]], labels).class_counts_.tolist() == np.bincount(y).tolist()
 
 
 @pytest.mark.usefixtures("few_log_odds")
