@@ -29,6 +29,7 @@ from vips import (
     MixedLogisticRegression,
     MixedNegativeBinomialRegression,
     PrivacyPlan,
+    PrivateClassifier,
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
@@ -224,6 +225,7 @@ WITHOUT_NOISE = [
     (AnyColumns(2, privacy=NO_NOISE, random_state=0), {}),
     (Repeated([(-5, 5)]), OF_TABLES),
     (Repeated([[0, 1, 2]]), OF_TABLES),
+    (PrivateClassifier(), dict.fromkeys(("check_classifier_data_not_an_array", "check_classifiers_train"), NO_LISTS)),
 ]
 WITH_NOISE = [
     (AnyVocabulary(2, privacy=plan(), random_state=0), PRIVATE_TRANSFORMER | PRIVATE_COUNTS),
