@@ -7,6 +7,7 @@ import pytest
 
 import vips
 from tests.models.dynamics import brute_force
+from tests.plans import every
 from vips import LinearDynamicalSystem, PrivacyPlan
 from vips.data import Sequences
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -38,10 +39,6 @@ HOSTILE = [
     np.full((5_000, P), 3.0),
     np.full((999, P), 1e9),
 ]
-
-
-def every(n_steps, **arguments):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps, **arguments)
 
 
 def arrays(posterior):

@@ -11,6 +11,7 @@ import pytest
 from tests.models.dynamics import brute_force
 from tests.models.dynamics.test_linear import DATA, HOSTILE
 from tests.models.dynamics.test_smoothing import with_gaps
+from tests.plans import every
 from vips import LinearDynamicalSystem, PrivacyPlan, SwitchingLinearDynamicalSystem
 from vips.data import Sequences
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -18,10 +19,6 @@ from vips.models.dynamics.statistics import state_statistics
 from vips.models.dynamics.switching_posterior import SwitchingPosterior, inferred, switching_statistics
 
 K, P, M = 2, 3, 2
-
-
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
 def a_posterior(n_regimes=M):

@@ -11,7 +11,8 @@ from scipy.special import digamma
 
 import vips
 from tests.models.dynamics import brute_force
-from tests.models.dynamics.test_linear import DATA, HOSTILE, K, P, driven, every
+from tests.models.dynamics.test_linear import DATA, HOSTILE, K, P, driven
+from tests.plans import every
 from vips import LinearDynamicalSystem, PrivacyPlan
 from vips.data import Sequences
 from vips.models.dynamics.posterior import DynamicsPosterior

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hmmlearn.vhmm import VariationalCategoricalHMM
 
+from tests.plans import every
 from tests.steps import Stop, phase_of, stopped_after
 from vips import CategoricalHMM, PrivacyPlan
 from vips.data import Sequences
@@ -28,10 +29,6 @@ HOSTILE = [
     np.full(5_000, 3.0),
     np.resize([1.0, 4.0], 999),
 ]
-
-
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
 def at_a_posterior(**arguments):

@@ -11,6 +11,7 @@ from hmmlearn.hmm import GaussianHMM as Peer
 from scipy.stats import invwishart, matrix_normal, multivariate_normal
 
 import vips
+from tests.plans import every
 from vips import FactorialHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.expfam import Dirichlet
@@ -32,10 +33,6 @@ def generated(n, rng, n_steps=20):
 
 TRAIN, _ = generated(3_000, np.random.default_rng(0))
 TEST, STATES = generated(200, np.random.default_rng(1))
-
-
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
 def a_posterior(n_chains=M, plug_in=True, seed=0):

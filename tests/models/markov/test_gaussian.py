@@ -9,6 +9,7 @@ from hmmlearn.vhmm import VariationalGaussianHMM
 from scipy.stats import multivariate_normal, norm
 
 from tests.known_bits import cached
+from tests.plans import every
 from vips import GaussianHMM, PrivacyPlan
 from vips.core.phases import phases_of
 from vips.core.sums import DenseStatistics, gaussian_runs
@@ -44,10 +45,6 @@ HOSTILE = [
     np.tile([[9.0, 9.0], [-9.0, 9.0]], (400, 1)),
 ]
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=40, clip_norm=1.0)
-
-
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
 @cached

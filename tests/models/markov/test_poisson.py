@@ -10,6 +10,7 @@ from scipy.special import digamma, gammaln
 from scipy.stats import poisson
 
 import vips
+from tests.plans import every
 from vips import PoissonHMM, PrivacyPlan
 from vips.core.phases import phases_of
 from vips.data import Sequences
@@ -36,10 +37,6 @@ def sequences(n, seed=0, missing=0.05, length=(1, 30)):
 
 
 DATA, STATES = sequences(60)
-
-
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
 def fitted(n_steps, data=DATA, **settings):

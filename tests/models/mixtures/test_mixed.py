@@ -14,6 +14,7 @@ from sklearn.mixture import GaussianMixture
 import vips
 from tests.memory import NOISE, peak_of
 from tests.models.mixtures.tables import LEVELS, answers, one_hot, textbook_step
+from tests.plans import every
 from vips import MixedLatentClassAnalysis, PrivacyPlan
 from vips.data import NpySource
 from vips.expfam import Dirichlet
@@ -27,10 +28,6 @@ from vips.report.unread import TELLS_OF_NOISE
 pd = pytest.importorskip("pandas")
 K = 3
 COLUMNS = {"age": (0, 110), "visits": range(41), "sex": ["f", "m"], "income": (0.0, 20.0), "town": ["a", "b", "c"]}
-
-
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
 def people(n, seed=0, missing=0.05):
