@@ -158,14 +158,6 @@ def test_steps_longer_than_the_norm_are_scaled_down():
         np.testing.assert_allclose(value, expected[name], rtol=1e-12)
 
 
-def test_saved_systems_that_do_not_fit_together_are_refused():
-    given = DynamicsPosterior(brute_force.a_system(), 3.0, 20.0).to_arrays()
-    assert DynamicsPosterior.from_arrays(given).dynamics.loadings.shape == (P, K)
-    for name, value in (("moves", np.eye(3)), ("noise_variance", np.zeros(P)), ("offset", np.full(P, np.nan))):
-        with pytest.raises(ValueError, match="dynamics"):
-            DynamicsPosterior.from_arrays(given | {name: value})
-
-
 @pytest.fixture(scope="module")
 def many():
     rng = np.random.default_rng(4)

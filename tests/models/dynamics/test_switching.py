@@ -170,7 +170,7 @@ def test_samples_are_of_the_model(learnt):
     np.testing.assert_allclose(residuals.var(axis=0), model.observation_variance_, rtol=0.1)
 
 
-def test_hostile_sequences_and_forged_files():
+def test_an_ordinary_fit_refuses_hostile_sequences():
     hostile = Sequences.from_list([*HOSTILE[:3], *DATA])
     with pytest.raises(ValueError, match="steps are finite numbers"):
         SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0).fit(hostile)
@@ -178,9 +178,6 @@ def test_hostile_sequences_and_forged_files():
         model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0, random_state=0)
         model.fit(Sequences.from_list([*DATA]))
     assert np.isfinite(model.score_samples(DATA).sum())
-    arrays = model.last_posterior_.to_arrays()
-    with pytest.raises(ValueError, match="regimes"):
-        SwitchingPosterior.from_arrays(arrays | {"regime_start": np.ones(3)})
 
 
 def test_any_totals_give_valid_regimes():
@@ -209,22 +206,6 @@ def test_little_noise_changes_little(learnt):
     assert max(agreed, 1.0 - agreed) > 0.85
     one = LinearDynamicalSystem(2, privacy=every(20)).fit(train).score_samples(test).sum()
     assert private.score_samples(test).sum() - one > 0.7 * (model.score_samples(test).sum() - one)
-
-
-@pytest.mark.parametrize(
-    ("name", "forged"),
-    [
-        ("moves_cov", np.zeros_like),
-        ("shared_start_cov", np.zeros_like),
-        ("regime_moves", np.negative),
-        ("regime_start", np.exp),
-    ],
-)
-def test_arrays_of_no_posterior_are_refused(name, forged):
-    arrays = a_posterior().to_arrays()
-    SwitchingPosterior.from_arrays(arrays)
-    with pytest.raises(ValueError, match=r"positive definite|add up to 1"):
-        SwitchingPosterior.from_arrays(arrays | {name: forged(arrays[name])})
 
 
 def test_a_chunk_holds_fewer_sequences_the_more_regimes_there_are():

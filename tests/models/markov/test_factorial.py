@@ -305,18 +305,6 @@ def test_missing_steps_empty_sequences_and_hostile_ones():
     np.testing.assert_allclose(model.score_samples(steps[1:3])[1], 0.0, atol=1e-12)  # nothing was seen
 
 
-def test_forged_posteriors_are_refused():
-    model = FactorialHMM(2, 2, privacy=every(5), random_state=0).fit(TRAIN)
-    arrays = model.last_posterior_.to_arrays()
-    for name, value in (
-        ("mean", arrays["mean"][:, 1:]), ("scale", -arrays["scale"]), ("dof", np.array(0.5)),
-        ("spread", 0.0 * arrays["spread"]),
-        ("whitening", arrays["whitening"].T), ("centre", np.full(3, np.nan)), ("moves", arrays["moves"][:1]),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match="posterior's"):
-            FactorialPosterior.from_arrays(arrays | {name: value})
-
-
 def test_chains_in_another_order_are_the_same_model(plain):
     posterior = plain.last_posterior_
     ours, theirs = (inferred_chains(TEST, chains, 50) for chains in (posterior, posterior.in_order(np.array([1, 0]))))
