@@ -254,28 +254,6 @@ def test_statistics_are_the_derivatives_of_the_bound(covariance):
         assert sums["visible"][j] == pytest.approx(slope, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize("prior", ["normal", "tpbn"])
-@pytest.mark.parametrize("n_steps", [6, pytest.param(25, marks=pytest.mark.slow)])
-@pytest.mark.repeated("6-tpbn")
-def test_the_bound_does_not_fall_with_a_full_covariance(prior, n_steps):
-    X = load_digits_binary().data[: 12 * n_steps].astype(float)
-    plan = PrivacyPlan.non_private(n_steps=n_steps)
-    model = SigmoidBeliefNetwork(4, covariance="full", penalty=prior, privacy=plan, max_iter=MANY, random_state=0)
-    bounds = []
-    original = model.to_posterior
-
-    def watch(average, noise_std, previous):
-        posterior = original(average, noise_std, previous)
-        if previous is not None:
-            bounds.append(model.bound(X, posterior))
-        return posterior
-
-    model.to_posterior = watch
-    model.fit(X)
-    assert np.diff(bounds).min() > -1e-6 * abs(bounds[-1])
-    assert bounds[-1] > bounds[0] + 5.0 / 3.0 * len(X)
-
-
 @pytest.mark.slow
 def test_the_diagonal_fixed_point_is_that_of_one_update_at_a_time():
     """After many damped steps no weight, bias or precision would be moved by its own exact update."""

@@ -145,15 +145,6 @@ def test_regimes_are_found(learnt):
     np.testing.assert_allclose(angles, [0.15, 0.9], atol=0.05)
 
 
-def test_the_bound_does_not_fall(learnt):
-    train, bounds = learnt[1][:30], []
-    for n_steps in (2, 3, 5, 8):
-        model = SwitchingLinearDynamicalSystem(2, 2, max_iter=40, privacy=every(n_steps), random_state=0).fit(train)
-        bounds.append(model.bound(train, model.last_posterior_))
-    assert (np.diff(bounds) > -1e-6).all()
-    assert bounds[-1] > bounds[0] + 1.0
-
-
 def test_samples_are_of_the_model(learnt):
     model = learnt[-1]
     drawn, states, regimes = model.sample(3_000, 0, lengths=np.full(3_000, 6))

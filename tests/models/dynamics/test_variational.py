@@ -71,11 +71,6 @@ def test_states_are_those_of_dense_matrices(early):
     assert expected_states(Sequences.from_list([np.empty((0, P))]), early).log_likelihood == 0.0
 
 
-def test_the_bound_does_not_fall():
-    bounds = [(model := fitted(n)).bound(DATA, model.last_posterior_) for n in (2, 3, 5, 8, 16)]
-    assert (np.diff(bounds) > 0.0).all()
-
-
 def moved(posterior, name, place, by):
     """The posterior with one number changed; symmetric matrices stay symmetric."""
     part, field = name.split(".")

@@ -68,15 +68,6 @@ def test_without_noise_it_is_hmmlearn():
     np.testing.assert_allclose(end.predict_proba(DATA), peer.predict_proba(CODES, DATA.lengths), atol=1e-9)
 
 
-@pytest.mark.parametrize("inference", ["vb", "em"])
-def test_the_bound_does_not_fall(inference):
-    bounds = []
-    for n_steps in (8, 9, 10):
-        model = CategoricalHMM(K, n_symbols=V, random_state=3, inference=inference, privacy=every(n_steps)).fit(DATA)
-        bounds.append(model.bound(DATA, model.last_posterior_))
-    assert (np.diff(bounds) > -1e-8).all()
-
-
 def by_all_paths(codes, posterior):
     """Statistics of one sequence, from the probabilities of all paths."""
     (first, move), tables = posterior.chain, posterior.tables

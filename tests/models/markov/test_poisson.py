@@ -36,7 +36,7 @@ def sequences(n, seed=0, missing=0.05, length=(1, 30)):
     return Sequences.from_list(counts), np.concatenate(states)
 
 
-DATA, STATES = sequences(60)
+DATA, _ = sequences(60)
 
 
 def fitted(n_steps, data=DATA, **settings):
@@ -115,13 +115,6 @@ def test_it_is_hmmlearn_by_maximum_likelihood():
     np.testing.assert_allclose(
         end.score_samples(data).sum(), peer.score(data.values.astype(int), data.lengths), rtol=1e-9
     )
-
-
-@pytest.mark.parametrize("inference", ["vb", "em"])
-def test_the_bound_does_not_fall(inference):
-    models = [fitted(n, inference=inference) for n in (2, 3, 4, 6)]
-    bounds = [model.bound(DATA, model.last_posterior_) for model in models]
-    assert (np.diff(bounds) > -1e-8).all()
 
 
 def test_likelihoods_are_those_of_scipy():

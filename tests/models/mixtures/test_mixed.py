@@ -152,14 +152,6 @@ def test_densities_are_those_of_scipy():
     np.testing.assert_allclose(model.predict_proba(table), np.exp(logs - scores[:, None]), atol=1e-10)
 
 
-@pytest.mark.parametrize("inference", ["vb", "em"])
-def test_the_bound_does_not_fall(inference):
-    table, _ = people(400)
-    models = [model_of(every(n), inference=inference).fit(table) for n in (3, 4, 5, 7)]
-    values = models[0]._values(table, reset=False)
-    assert (np.diff([model.bound(values, model.last_posterior_) for model in models]) > -1e-8).all()
-
-
 def check_kinds(model):
     table, kind = people(8_000)
     model.fit(table)

@@ -85,20 +85,6 @@ def test_online_quality_matches_scikit_learn(corpus):
         assert ours.perplexity(test, kind=kind) <= 1.01 * reference.perplexity(test, kind=kind)
 
 
-def test_bound_does_not_fall_in_full_batch_fits(corpus):
-    counts = corpus.counts[:150]
-    model = LatentDirichletAllocation(
-        5, privacy=PrivacyPlan.non_private(n_steps=15), mean_change_tol=1e-8, max_doc_update_iter=2000,
-        dtype=np.float64, random_state=0,
-    )  # fmt: skip
-    path, original = [], model.to_posterior
-    model.to_posterior = lambda *args: path.append(original(*args)) or path[-1]
-    model.fit(counts)
-    bounds = np.array([model.bound(counts, posterior) for posterior in path])
-    assert (np.diff(bounds) > -1e-6 * np.abs(bounds[:-1])).all()
-    assert bounds[-1] > bounds[0]
-
-
 def test_document_bound_is_below_the_exact_evidence():
     """One word per document: log p(v) = log E[mean topic]; here with point topics, the sum over topics is exact."""
     rng = np.random.default_rng(1)
