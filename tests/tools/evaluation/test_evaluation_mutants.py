@@ -66,6 +66,7 @@ test_mutants_are_noticed = noticed(
     (rows_without_a_probability_count, test_evaluate.test_a_record_moves_one_cell, "a record of nan moves"),
     (the_sum_is_rounded_and_not_the_persons, test_evaluate.test_a_person_moves_the_lattice_by_one, "whole numbers"),
     (a_call_without_a_prediction_drops_all_its_rows, test_evaluate.test_rows_that_raise_change_no_others, "changes others"),
+    (calls_have_as_many_rows_as_there_are, test_evaluate.test_rows_that_raise_change_no_others, "changes others"),
     (noise_is_no_part_of_the_interval, lambda: test_estimates.test_intervals_hold(test_estimates.CASES[0]), "too seldom"),
     (the_sample_is_no_part_of_the_interval, lambda: test_estimates.test_intervals_hold(test_estimates.CASES[1]),
      "too seldom"),
