@@ -27,6 +27,7 @@ from vips.core import engine
 from vips.core.execution.partitions import has_exact_rows
 from vips.core.phases import FitPhase, phases_of, step_of
 from vips.core.posteriors import posterior_arrays
+from vips.data import Sequences
 from vips.door import persons_of
 
 __all__ = ["ALL", "phases"]
@@ -55,12 +56,26 @@ def phases(case) -> Iterator[tuple[object, FitPhase, object]]:
 
 
 def what_every_phase_sums(case):
-    """The four laws below, with the E-steps of one fit."""
+    """The five laws below, with the E-steps of one fit."""
     steps = list(phases(case))
+    steps_beyond_the_largest_length_count_for_nothing(case, steps)
     norms_hold_in_every_phase(case, steps)
     a_record_has_bits_of_its_own(case, steps)
     a_record_moves_the_sum_by_at_most_one_clip(case, steps)
     a_person_moves_the_sum_by_at_most_one_clip(case, steps)  # last: it sets the chunk size
+
+
+def steps_beyond_the_largest_length_count_for_nothing(case, steps=None):
+    """Of a sequence: to the last bit."""
+    records = case.make_records(4, np.random.default_rng(0))
+    for model, phase, posterior in steps or phases(case) if isinstance(records, Sequences) else ():
+        values = np.resize(records.values, (3 * model.max_length, *records.values.shape[1:]))
+        sums, expected = (
+            phase.statistics_of(model, Sequences(values[:n], [0, n]), posterior).weighted_sum(np.ones(1))
+            for n in (len(values), model.max_length)
+        )
+        for name, value in sums.items():
+            np.testing.assert_array_equal(value, expected[name], err_msg="a sequence counts beyond its largest length")
 
 
 def norms_hold_in_every_phase(case, steps=None):

@@ -133,17 +133,6 @@ def test_fits_without_privacy_take_gaps_and_empty_sequences():
     assert all(np.isfinite(array).all() for array in arrays(empty.last_posterior_))
 
 
-def test_a_million_steps_count_as_the_first_ones():
-    model, posterior = at_a_posterior(max_length=50)
-    long = Sequences.from_list([np.resize([1.0, 4.0, 0.0], (300_000, P))])
-    sums, expected = (
-        model._moment_statistics(sequences, posterior).weighted_sum(np.ones(1)) for sequences in (long, long.first(50))
-    )
-    for name, value in sums.items():
-        np.testing.assert_array_equal(value, expected[name])
-    assert sums["second"][P:, P:].max() == pytest.approx(50 * model.constant() ** 2)
-
-
 def test_steps_longer_than_the_norm_are_scaled_down():
     model, posterior = at_a_posterior()
     long, short = np.array([[3.0, np.nan, 40.0]]), np.array([[0.3, np.nan, 4.0]])

@@ -163,17 +163,6 @@ def test_a_mask_that_is_none_is_refused(masks, message):
         CategoricalHMM(K, n_symbols=V, **masks).fit(DATA)
 
 
-def test_a_million_steps_count_as_the_first_ones():
-    model, posterior = at_a_posterior(max_length=50)
-    long = Sequences.from_list([np.resize([1.0, 4.0, 0.0], 1_000_000)])
-    sums, expected = (
-        model.expected_statistics(records, posterior).weighted_sum(np.ones(1)) for records in (long, long.first(50))
-    )
-    for name, value in sums.items():
-        np.testing.assert_array_equal(value, expected[name])
-    assert sums["start"].sum() + sums["moves"].sum() == pytest.approx(50)
-
-
 def test_a_fit_goes_on_from_a_checkpoint_of_the_start(tmp_path):
     plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=1.0, n_steps=30, reproducible_noise=True)
     expected = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA)
