@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 
 import pytest
 
 from tests.core.accounting.caches import forget
+from tests.laws.cases import BY_NAME
 
 
 def check_notices(check: Callable[[], None], mutant: Callable, monkeypatch, says: str | None = None) -> None:
@@ -37,7 +39,24 @@ def sum_then_rounded(self, weights, blocks, lattice):
     return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
 
 
-def of_laws(rows):
-    """A parametrisation over (mutant, law, case, what the law says)."""
+def noticed(*rows):
+    """A test that checks notice mutants, of rows (mutant, check) or (mutant, check, what the check says).
+
+    A check that needs an argument gets an empty folder.
+    """
+
+    def test(mutant, check, says, monkeypatch, tmp_path):
+        needed = [of for of in inspect.signature(check).parameters.values() if of.default is of.empty]
+        check_notices(lambda: check(*[tmp_path] * len(needed)), mutant, monkeypatch, says)
+
+    return pytest.mark.parametrize(("mutant", "check", "says"), [(*row, None)[:3] for row in rows])(test)
+
+
+def of_laws(module, rows):
+    """A test that laws of a module notice mutants, of rows (mutant, name of the law, name of the case, what the law says)."""
+
+    def test(mutant, law, case, says, monkeypatch):
+        check_notices(lambda: getattr(module, law)(BY_NAME[case]), mutant, monkeypatch, says)
+
     ids = [f"{mutant.__name__}-{case}-{law}" for mutant, law, case, _ in rows]
-    return pytest.mark.parametrize(("mutant", "law", "case", "says"), rows, ids=ids)
+    return pytest.mark.parametrize(("mutant", "law", "case", "says"), rows, ids=ids)(test)

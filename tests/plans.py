@@ -7,6 +7,11 @@ from vips import PrivacyPlan
 REPLACED = PrivacyPlan(noise_multiplier=8.0, n_steps=3, clip_norm=1.5, sampling="full", relation="replace_one")
 
 
+def every(n_steps, **arguments):
+    """An ordinary fit of so many full batches."""
+    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps, **arguments)
+
+
 def entry_of(text):
     """What a report says about an entry of a ledger, each of them this text."""
     return dict.fromkeys(("dataset", "run", "purpose"), text)

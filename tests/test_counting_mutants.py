@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from tests import test_counting as tests
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
 from vips import PrivacyPlan, counting
 from vips.core.ledger.run import LedgerRun
@@ -70,33 +69,15 @@ def the_sum_is_rounded_in_place_of_each_record(patch):
     patch.setattr(counting, "_with_noise", with_noise)
 
 
-PERSONS, CHARGE = (
-    tests.test_a_person_moves_the_count_by_one,
-    tests.test_a_count_is_charged_before_the_records_are_counted,
-)
-
-
-@pytest.mark.parametrize(
-    ("mutant", "check", "says"),
-    [
-        (rows_are_counted_where_persons_are_protected, PERSONS, "a person moves the count by 40"),
-        (rows_on_disk_are_counted_where_persons_are_protected, PERSONS, "rows of persons are counted"),
-        (fits_are_charged_at_the_end, CHARGE, "before the charge"),
-    ],
-)
-def test_counts_of_rows_and_late_charges_are_noticed(mutant, check, says, monkeypatch, tmp_path):
-    check_notices(lambda: check(tmp_path), mutant, monkeypatch, says)
-
-
-@pytest.mark.parametrize(
-    ("mutant", "check", "says"),
-    [
-        (noise_is_half_as_large, lambda: tests.test_noise_is_as_stated("gaussian", 300), "another law"),
-        (noise_has_one_sign, lambda: tests.test_noise_is_as_stated("gaussian", 300), "another law"),
-        (the_length_of_a_rounded_record_is_forgotten, lambda: tests.test_noise_is_as_stated("discrete", 300), "another law"),
-        (noise_is_seeded, tests.test_noise_is_fresh, "draws are shared"),
-        (the_sum_is_rounded_in_place_of_each_record, tests.test_a_record_moves_the_lattice_by_its_units, "by one of"),
-    ],
+PERSONS = tests.test_a_person_moves_the_count_by_one
+CHARGE = tests.test_a_count_is_charged_before_the_records_are_counted
+test_mutants_are_noticed = noticed(
+    (rows_are_counted_where_persons_are_protected, PERSONS, "a person moves the count by 40"),
+    (rows_on_disk_are_counted_where_persons_are_protected, PERSONS, "rows of persons are counted"),
+    (fits_are_charged_at_the_end, CHARGE, "before the charge"),
+    (noise_is_half_as_large, lambda: tests.test_noise_is_as_stated("gaussian", 300), "another law"),
+    (noise_has_one_sign, lambda: tests.test_noise_is_as_stated("gaussian", 300), "another law"),
+    (the_length_of_a_rounded_record_is_forgotten, lambda: tests.test_noise_is_as_stated("discrete", 300), "another law"),
+    (noise_is_seeded, tests.test_noise_is_fresh, "draws are shared"),
+    (the_sum_is_rounded_in_place_of_each_record, tests.test_a_record_moves_the_lattice_by_its_units, "by one of"),
 )  # fmt: skip
-def test_mutants_of_the_noise_are_noticed(mutant, check, says, monkeypatch):
-    check_notices(check, mutant, monkeypatch, says)

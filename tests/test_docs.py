@@ -17,7 +17,8 @@ REFERENCE = re.compile(r"`((?:vips|tests|experiments)/[\w/]+\.py)(?:::(\w+))?`")
 def test_references_exist(document):
     for file, name in REFERENCE.findall(document.read_text(encoding="utf-8")):
         source = (ROOT / file).read_text(encoding="utf-8")
-        assert not name or re.search(rf"^(def|class) {name}\b", source, re.M), f"{document.name} names {file}::{name}"
+        stands = re.search(rf"^((def|class) {name}\b|{name} = )", source, re.M)
+        assert not name or stands, f"{document.name} names {file}::{name}"
 
 
 def test_the_guarantee_names_a_test_for_every_assumption():

@@ -29,6 +29,7 @@ from vips import (
     MixedLogisticRegression,
     MixedNegativeBinomialRegression,
     PrivacyPlan,
+    PrivateClassifier,
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
@@ -153,6 +154,7 @@ NO_LISTS = "lists are refused: their dtype depends on their values"
 NO_OBJECTS = "object dtype is refused: its conversion depends on the values"
 NO_STRINGS = "labels that are strings are refused: their conversion depends on their values"
 ONLY_CODES = "codes are whole numbers from 0 on; -1 is a missing answer"
+NO_ORDER = "components have no order: weights and repeated rows begin at other ones"
 NO_WEIGHTS = "where a largest weight is declared, weights are passed"
 WIDE = (
     "probabilities average over a posterior that is wide where columns separate the labels: not in the order of means"
@@ -221,9 +223,10 @@ WITHOUT_NOISE = [
     (BayesianGaussianMixture(2, privacy=NO_NOISE, random_state=0), SPARSE_WITH_SHARES),
     (BayesianGaussianMixture(2, covariance_type="diag", dof=4.0, privacy=NO_NOISE), SPARSE_WITH_SHARES),
     (LatentClassAnalysis(2, privacy=NO_NOISE, random_state=0), CODES),
-    (AnyColumns(2, privacy=NO_NOISE, random_state=0), {}),
+    (AnyColumns(2, privacy=NO_NOISE, random_state=0), {"check_sample_weight_equivalence_on_dense_data": NO_ORDER}),
     (Repeated([(-5, 5)]), OF_TABLES),
     (Repeated([[0, 1, 2]]), OF_TABLES),
+    (PrivateClassifier(), dict.fromkeys(("check_classifier_data_not_an_array", "check_classifiers_train"), NO_LISTS)),
 ]
 WITH_NOISE = [
     (AnyVocabulary(2, privacy=plan(), random_state=0), PRIVATE_TRANSFORMER | PRIVATE_COUNTS),

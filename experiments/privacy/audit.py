@@ -15,8 +15,8 @@ from tqdm import tqdm
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from tests.laws import test_mutants as mutants
-from tests.laws.cases import CASES, arguments
-from tests.tools.auditing.audits import BY_NAME, FULL, SAMPLED, break_everywhere
+from tests.laws.cases import BY_NAME, CASES, arguments
+from tests.tools.auditing.audits import FULL, SAMPLED, break_everywhere
 from tests.tools.auditing.test_audit_models import BAD_MODELS
 from tests.tools.auditing.test_audit_mutants import MUTANTS
 from vips import PrivacyPlan, audit

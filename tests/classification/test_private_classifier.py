@@ -16,6 +16,7 @@ from sklearn.model_selection import cross_val_score
 
 import vips
 from tests.preprocessing.test_private_table import distance, hostile
+from tests.releases import releases
 from vips import (
     BayesianLogisticRegression,
     LedgerError,
@@ -74,17 +75,10 @@ def only_tables(monkeypatch):
 
 def exact_tables(X, y, groups=None, **settings):
     """What the noise is added to: class counts, then the table of each column; new categories come last."""
-    totals = []
-
-    def add_noise(self, total, *_):
-        if "counts" in total:
-            totals.append(total["counts"])
-        return dict(total)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", add_noise)
+    with releases(dict) as seen, pytest.MonkeyPatch.context() as patch:
         without_log_odds(patch)
         model(**({"n_steps": 1} | settings)).fit(X, y, groups=groups)
+    totals = [release.exact["counts"] for release in seen if "counts" in release.exact]
     return [row for counts in totals for row in counts]  # by class, so that they can be padded
 
 
@@ -164,8 +158,7 @@ def test_noise_is_fresh_of_the_stated_size_and_on_every_count():
     X, y = table(30)
     columns = {"age": (0, 100), "income": (0, 1e5), "town": ["A", "B", "C", "D"]}
     classifier, drawn = model(columns, n_steps=1), []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: dict(total))
+    with releases(dict), pytest.MonkeyPatch.context() as patch:
         without_log_odds(patch)
         exact = clone(classifier).fit(X, y)
     for _ in range(20):
@@ -184,13 +177,12 @@ def test_all_else_is_a_function_of_noisy_numbers():
     rng = np.random.default_rng(3)
     frozen = 40.0 + rng.normal(0.0, 20.0, 10_000)
 
-    def noisy(self, total, *_):
+    def noisy(total):
         return {name: np.resize(frozen, np.shape(value)) for name, value in total.items()}
 
     columns, fits = {"age": (0, 100), "income": "number", "town": ["A", "B"]}, []
     X_new = table(50, seed=9)[0]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", noisy)
+    with releases(noisy), pytest.MonkeyPatch.context() as patch:
         few_settings(patch)
         for n, seed in ((300, 0), (40, 1)):
             X, y = table(n, seed)
@@ -364,6 +356,8 @@ def test_it_is_a_classifier_of_scikit_learn():
     assert roc_auc_score(y, arrays.decision_function(X[["age", "income"]].to_numpy())) > 0.55
     with pytest.raises(ValueError, match="'income' is declared, but X has 0"):
         fitted.predict(X[["age", "town"]])
+    for labels in (words, words.astype(object), 3 + 4 * y):  # an ordinary fit finds the classes
+        assert PrivateClassifier().fit(X[["age"]], labels).class_counts_.tolist() == np.bincount(y).tolist()
 
 
 @pytest.mark.usefixtures("few_log_odds")

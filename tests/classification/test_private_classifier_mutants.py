@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.classification import test_private_classifier as tests
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from tests.preprocessing.test_private_pipeline import the_fit_takes_the_whole_budget
 from tests.preprocessing.test_private_table_mutants import rows_of_a_person_are_counted_one_by_one
 from vips import PrivacyPlan
@@ -138,37 +138,28 @@ def hardly_anything_is_charged(patch):
     patch.setattr(_budget.Budget, "whole", whole)
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize(
-    ("mutant", "check", "says"),
-    [
-        (the_norm_forgets_how_many_columns_there_are, tests.test_tables_and_fit_together_are_within_the_budget,
-         "at the stated ε"),
-        (the_norm_forgets_how_many_columns_there_are, tests.test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it,
-         "claim is exceeded"),
-        (one_cell_has_no_noise, tests.test_noise_is_fresh_of_the_stated_size_and_on_every_count, "no noise of its own"),
-        (columns_share_their_noise, tests.test_noise_is_fresh_of_the_stated_size_and_on_every_count, "no noise of its own"),
-        (log_odds_are_those_of_exact_tables, tests.test_all_else_is_a_function_of_noisy_numbers, "more than noisy counts"),
-        (log_odds_are_those_of_exact_tables, tests.test_noise_is_fresh_of_the_stated_size_and_on_every_count, "no noise"),
-        (the_scale_is_that_of_the_rows, tests.test_all_else_is_a_function_of_noisy_numbers, "features look at more"),
-        (the_number_of_rows_is_kept, tests.test_all_else_is_a_function_of_noisy_numbers, "an attribute looks at more"),
-        (labels_that_are_no_class_are_counted, tests.test_a_record_moves_the_tables_by_at_most_one_clip, "of no class moves"),
-        (rows_of_a_person_are_counted_one_by_one, tests.test_a_record_moves_the_tables_by_at_most_one_clip, "a person moves"),
-        (classes_of_a_person_are_counted_one_by_one, tests.test_a_record_moves_the_tables_by_at_most_one_clip,
-         "both labels: a person moves"),
-        (the_threshold_forgets_its_delta, tests.test_rare_categories_are_released_as_seldom_as_stated, "are released in"),
-        (the_threshold_forgets_that_a_person_has_several_categories,
-         tests.test_the_threshold_is_for_all_categories_of_a_record, "δ° is"),
-        (the_fit_takes_the_whole_budget, tests.test_tables_and_fit_together_are_within_the_budget, "at the stated ε"),
-    ],
+test_mutants_are_noticed = noticed(
+    (the_norm_forgets_how_many_columns_there_are, tests.test_tables_and_fit_together_are_within_the_budget,
+     "at the stated ε"),
+    (the_norm_forgets_how_many_columns_there_are, tests.test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it,
+     "claim is exceeded"),
+    (one_cell_has_no_noise, tests.test_noise_is_fresh_of_the_stated_size_and_on_every_count, "no noise of its own"),
+    (columns_share_their_noise, tests.test_noise_is_fresh_of_the_stated_size_and_on_every_count, "no noise of its own"),
+    (log_odds_are_those_of_exact_tables, tests.test_all_else_is_a_function_of_noisy_numbers, "more than noisy counts"),
+    (log_odds_are_those_of_exact_tables, tests.test_noise_is_fresh_of_the_stated_size_and_on_every_count, "no noise"),
+    (the_scale_is_that_of_the_rows, tests.test_all_else_is_a_function_of_noisy_numbers, "features look at more"),
+    (the_number_of_rows_is_kept, tests.test_all_else_is_a_function_of_noisy_numbers, "an attribute looks at more"),
+    (labels_that_are_no_class_are_counted, tests.test_a_record_moves_the_tables_by_at_most_one_clip, "of no class moves"),
+    (rows_of_a_person_are_counted_one_by_one, tests.test_a_record_moves_the_tables_by_at_most_one_clip, "a person moves"),
+    (classes_of_a_person_are_counted_one_by_one, tests.test_a_record_moves_the_tables_by_at_most_one_clip,
+     "both labels: a person moves"),
+    (the_threshold_forgets_its_delta, tests.test_rare_categories_are_released_as_seldom_as_stated, "are released in"),
+    (the_threshold_forgets_that_a_person_has_several_categories,
+     tests.test_the_threshold_is_for_all_categories_of_a_record, "δ° is"),
+    (the_fit_takes_the_whole_budget, tests.test_tables_and_fit_together_are_within_the_budget, "at the stated ε"),
 )  # fmt: skip
-def test_mutants_are_noticed(mutant, check, says, monkeypatch):
-    check_notices(check, mutant, monkeypatch, says)
-
-
-@pytest.mark.parametrize(
-    ("mutant", "says"),
-    [(fits_are_charged_at_the_end, "before the charge"), (hardly_anything_is_charged, "not that of both parts")],
+test_mutants_are_noticed = pytest.mark.thorough(test_mutants_are_noticed)
+test_charges_that_are_late_or_too_small_are_noticed = noticed(
+    (fits_are_charged_at_the_end, tests.check_a_fit_is_charged_once_before_a_value_is_read, "before the charge"),
+    (hardly_anything_is_charged, tests.check_a_fit_is_charged_once_before_a_value_is_read, "not that of both parts"),
 )
-def test_charges_that_are_late_or_too_small_are_noticed(mutant, says, monkeypatch, tmp_path):
-    check_notices(lambda: tests.check_a_fit_is_charged_once_before_a_value_is_read(tmp_path), mutant, monkeypatch, says)

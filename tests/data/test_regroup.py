@@ -20,8 +20,8 @@ import pytest
 import scipy.sparse as sp
 
 import vips
-from tests.data.test_groups import KINDS, NOBODY, PLAN, SAME, clipped_sum, coordinates, grouped, of_every_kind
-from tests.laws.cases import BetaBernoulli, arguments
+from tests.data.test_groups import KINDS, NOBODY, PLAN, SAME, clipped_sum, coordinates, grouped, of_every_kind, prepared
+from tests.laws.cases import BetaBernoulli
 from tests.laws.checks import last_phase
 from tests.memory import peak_of
 from tests.mutants import check_notices
@@ -254,18 +254,10 @@ def sum_on_disk(model, records, ids, plan, posterior, tmp_path, tag):
     return clipped_sum(model, model.records_of(source, None), plan, posterior)
 
 
-def prepared(case, noise="gaussian", sparse=False):
-    plan = replace(PLAN, clip_norm=case.clip_norm, sampling_rate=1.0, noise=noise, max_rows_per_group=6)
-    records = arguments(case.make_records(40, np.random.default_rng(1)))
-    ids = np.random.default_rng(2).integers(0, 8, 40)
-    model = case.make_model(privacy=plan, random_state=0).fit(*records, groups=ids)
-    return model, model.last_posterior_, plan, records, ids
-
-
 @of_every_kind
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_sums_are_those_of_persons_in_memory(case, noise, tmp_path):
-    model, posterior, plan, records, ids = prepared(case, noise)
+    model, posterior, plan, records, ids = prepared(case, noise, n_persons=8)
     sums = sum_on_disk(model, records, ids, plan, posterior, tmp_path, "g")
     expected = clipped_sum(model, grouped(model, records, ids, plan), plan, posterior)
     for name, value in expected.items():
@@ -287,7 +279,7 @@ def hostile_rows(rows):
 
 @of_every_kind
 def test_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path):
-    model, posterior, plan, records, ids = prepared(case)
+    model, posterior, plan, records, ids = prepared(case, n_persons=8)
     person, rng = 3, np.random.default_rng(3)
     rows_of_person = np.flatnonzero(ids == person)
     added = [

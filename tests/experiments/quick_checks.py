@@ -1,6 +1,6 @@
 """What a quick run of each experiment and benchmark must print and write, as far as this is known beforehand.
 
-A check gets the printed text and the folder of the results.
+A check gets the printed text, and the folder of the results or what a file in it holds.
 """
 
 import json
@@ -27,6 +27,7 @@ from experiments.scoring import model_of_topics, unigram_perplexity
 from experiments.topics import demo
 from experiments.topics import wikipedia as lda_wikipedia
 from tests.experiments.test_sbn_experiments import CLAIMS
+from vips.models.topics.statistics import DocumentStatistics
 
 CHECKS: dict[str, Callable] = {}
 
@@ -39,6 +40,11 @@ def check(name):
         return function
 
     return keep
+
+
+def check_saved(name, file="results.json"):
+    """As :func:`check`, for a function of the printed text and what this file holds."""
+    return lambda function: check(name)(lambda printed, folder: function(printed, read_json(folder / file)))
 
 
 def numbers(text):
@@ -64,9 +70,8 @@ def rows_of(folder):
     return {row["method"]: row for row in read_json(folder / "results.json")["rows"]}
 
 
-@check("latent_classes")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("latent_classes")
+def _(printed, rows):
     assert [row["epsilon"] for row in rows] == [None, 0.5, 0.5, 1.0, 1.0, 4.0, 4.0]
     # independent columns: their frequencies, without noise, are nearly the best; uniform ones are nearly as good
     uniform = -sum(math.log(len(values)) for values in stand_ins.COLUMNS.values() if isinstance(values, list))
@@ -76,9 +81,8 @@ def _(printed, folder):
         assert f"{row['log likelihood']:.3f}" in printed
 
 
-@check("dynamics")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("dynamics")
+def _(printed, rows):
     assert [row["epsilon"] for row in rows] == [None, None, 0.5, 1.0, 4.0, 1.0, 4.0]
     alone, plain, *private = rows
     assert alone["log likelihood"] + 0.5 < plain["log likelihood"] < 0.0
@@ -99,9 +103,8 @@ def _(printed, folder):
     assert f"{private[0]['bound']:.3f}" in printed
 
 
-@check("few_series")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("few_series")
+def _(printed, rows):
     assert [row["series"] for row in rows] == [2]
     assert all(row["em"] < row["vb"] < 0.0 for row in rows)
     assert all(f"{row['vb']:.3f}" in printed for row in rows)
@@ -118,9 +121,8 @@ def _(printed, folder):
     assert all(f"{row['share']:.3f}" in printed for row in private)
 
 
-@check("sequences")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("sequences")
+def _(printed, rows):
     assert [row["epsilon"] for row in rows] == 2 * [None, None, 0.5, 1.0, 4.0]
     for alone, plain, *private in (rows[:5], rows[5:]):
         assert alone["log likelihood"] < plain["log likelihood"] < 0.0
@@ -176,9 +178,8 @@ def _(printed, folder):
     assert sharpest["strong composition"] < sharpest["non-private"]  # noise hides the words of topics
 
 
-@check("benchmarks.sequences")
-def _(printed, folder):
-    tables = json.loads((folder / "sequences.json").read_text(encoding="utf-8"))
+@check_saved("benchmarks.sequences", "sequences.json")
+def _(printed, tables):
     for kind in ("full", "diag"):
         for name in ("vips", "vips, private", "hmmlearn", "hmmlearn, scaling", "hmmlearn, EM"):
             (row,) = tables[f"{name} {kind}"]
@@ -198,9 +199,8 @@ def _(printed, folder):
         assert 0.0 <= row["distances"][0] <= 1.0
 
 
-@check("gaussian_mixture")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("gaussian_mixture")
+def _(printed, rows):
     ours = {row["epsilon"]: row["log density"] for row in rows if row["method"] == "vips"}
     theirs = {row["epsilon"]: row["log density"] for row in rows if row["method"].startswith("DP-EM")}
     assert set(ours) == set(theirs) == {0.5, 1.0, 4.0}
@@ -218,9 +218,8 @@ def _(printed, folder):
         assert sum(row[label] for label in ("real", "doubtful", "noise", "empty")) == 2 * 4
 
 
-@check("synthetic_tables")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("synthetic_tables")
+def _(printed, rows):
     methods = ["the fitted people themselves", "latent classes, one", "latent classes, K = 15", "all pairs"]
     assert [row["method"] for row in rows] == methods
     assert "MST and AIM are left out" in printed
@@ -231,9 +230,8 @@ def _(printed, folder):
     assert rows[0]["two-way error"] < rows[1]["two-way error"]
 
 
-@check("table_coverage")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("table_coverage")
+def _(printed, rows):
     assert len(rows) == 18
     for row in rows:
         assert 0.5 < row["held"] <= 1.0
@@ -241,9 +239,8 @@ def _(printed, folder):
     assert all(row["refused"] == 0.0 for row in rows if row["asked"] in ("shares", "means"))
 
 
-@check("benchmarks.latent_classes")
-def _(printed, folder):
-    rows = read_json(folder / "latent_classes.json")
+@check_saved("benchmarks.latent_classes", "latent_classes.json")
+def _(printed, rows):
     assert ("StepMix is left out" in printed) == (find_spec("stepmix") is None) == ("StepMix" not in rows)
     for name, (row,) in rows.items():
         assert row["iterations"] == 5
@@ -323,9 +320,8 @@ def _(printed, folder):
     assert all(1.0 < plain < perplexity < stand_ins.N_WORDS for perplexity in private)
 
 
-@check("audit")
-def _(printed, folder):
-    saved = read_json(folder / "results.json")
+@check_saved("audit")
+def _(printed, saved):
     for row in saved["mechanisms"]:
         assert 0.0 <= row["bound"] <= row["claim"]
     exact = saved["mechanisms"][0]  # one Gaussian
@@ -350,9 +346,8 @@ def _(printed, folder):
     assert "Objective perturbation is left out" in printed
 
 
-@check("public_records")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("public_records")
+def _(printed, rows):
     assert {(row["table"], row["public"]) for row in rows} == {
         (table, kind) for table in ("Adult", "generated") for kind in ("same", "flipped")
     }
@@ -400,9 +395,8 @@ def _(printed, folder):
     assert "| weak signal | 400, 5 |" in printed
 
 
-@check("linear_regression")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("linear_regression")
+def _(printed, rows):
     assert [(row["table"], row["epsilon"]) for row in rows] == [
         (table, epsilon) for table in ("generated", "Adult") for epsilon in (0.5, 1.0, 4.0)
     ]
@@ -429,9 +423,8 @@ def _(printed, folder):
     assert (folder / "results.md").read_text(encoding="utf-8").count("**") == 4  # the best one of each table
 
 
-@check("evaluations")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("evaluations")
+def _(printed, rows):
     assert len(rows) == 5  # kinds of outcomes
     assert all(0.0 <= value <= 1.0 for row in rows for value in row["coverage"])
     lengths = {row["kind"]: row["length"] for row in rows}
@@ -439,17 +432,15 @@ def _(printed, folder):
     assert "| 2,000 | 1 | weak |" in printed
 
 
-@check("weights")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("weights")
+def _(printed, rows):
     assert len(rows) == 12  # models, ε
     assert all(row["weighted"]["length"] > 0.0 for row in rows[:8])  # others may be refused
     assert "| shares | 1,000 | 4 |" in printed
 
 
-@check("deep_networks")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("deep_networks")
+def _(printed, rows):
     assert [row["epsilon"] for row in rows] == 2 * [None, 4.0, 1.0]
     for row in rows:
         assert row["two layers"][0] < 0.0
@@ -467,26 +458,23 @@ def _(printed, folder):
     assert printed.index("of variational Bayes") < printed.index("| slopes |") < printed.index("with intervals")
 
 
-@check("spatial")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("spatial")
+def _(printed, rows):
     assert len(rows) == 8  # kinds of maps, ε
     ordinary = [row for row in rows if row["epsilon"] == np.inf]
     assert all(row["coverage"] > 0.8 and row["model"] < 0.0 for row in ordinary)
     assert "| map | 1,000 | none |" in printed
 
 
-@check("counts")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("counts")
+def _(printed, rows):
     assert len(rows) == 8  # means, dispersions, ε
     assert all(length > 0.0 for row in rows for length in row["length"])
     assert "| 3 | 10 | 1,000 | 4 |" in printed
 
 
-@check("hospital")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("hospital")
+def _(printed, rows):
     assert len(rows) == 4  # with and without dependent visits, declared and learnt
     for row in rows:
         assert 0.99 < row["epsilon"] <= 1.0 + 1e-6
@@ -498,9 +486,8 @@ def _(printed, folder):
     assert "error ÷ oracle" in printed
 
 
-@check("anybody")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("anybody")
+def _(printed, rows):
     assert [row["table"] for row in rows] == list(anybody.TABLES)
     for row in rows:
         assert row["fits"] == 1
@@ -536,9 +523,8 @@ def _(printed, folder):
     assert "predicted ÷ realised" in printed
 
 
-@check("readmissions")
-def _(printed, folder):
-    fits = read_json(folder / "results.json")
+@check_saved("readmissions")
+def _(printed, fits):
     assert len(fits) == 2
     for fit in fits:
         effects = fit["effects"]
@@ -551,9 +537,8 @@ def _(printed, folder):
     assert "held by 95 %" in printed
 
 
-@check("vocabulary")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("vocabulary")
+def _(printed, rows):
     assert len(rows) == 6
     for row in rows:
         shares = [share for _, share in row["covered"].values()]
@@ -561,9 +546,8 @@ def _(printed, folder):
     assert "(default)" in printed
 
 
-@check("raw_texts")
-def _(printed, folder):
-    row = read_json(folder / "results.json")
+@check_saved("raw_texts")
+def _(printed, row):
     assert row["words"] > 20
     assert row["topics"] > 1
     assert row["perplexity"] < 55.0  # of 60 words
@@ -578,17 +562,15 @@ def _(printed, folder):
     assert "| true topics | words | documents |" in printed
 
 
-@check("million_sequences")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("million_sequences")
+def _(printed, rows):
     assert [row["how"] for row in rows] == ["shards", "memory"] * 2
     assert 0.0 < rows[0]["files"] < rows[2]["files"]
     assert "largest resident memory" in printed
 
 
-@check("million_texts")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("million_texts")
+def _(printed, rows):
     assert [row["how"] for row in rows] == ["words", "topics", "list"] * 2
     for row in rows:
         assert row["names"] == 0  # which one text has each
@@ -608,9 +590,8 @@ def _(printed, folder):
     assert "of frequencies, same ε" in printed
 
 
-@check("sbn_mnist")
-def _(printed, folder):
-    saved = read_json(folder / "results.json")
+@check_saved("sbn_mnist")
+def _(printed, saved):
     images = stand_ins.generated_images()
     for part in ("table", "figure7"):
         rows = {row["method"]: row for row in saved[part]}
@@ -625,9 +606,8 @@ def _(printed, folder):
     assert "claims 4.83 (no guarantee)" in printed
 
 
-@check("sbn_settings")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("sbn_settings")
+def _(printed, rows):
     assert [row["setting"] for row in rows] == ["default", "clip norm × ½"]
     assert all(0.6 < share < 1.0 for row in rows for share in row["hidden"]["1.0"])
     assert "| setting | noise of ε = 1 |" in printed
@@ -659,9 +639,8 @@ def _(printed, folder):
     assert printed.count("| proportions | 500 | 4 |") >= 1
 
 
-@check("large_lda")
-def _(printed, folder):
-    saved = read_json(folder / "results.json")
+@check_saved("large_lda")
+def _(printed, saved):
     assert saved["difference"] == 0.0  # the same bits on every executor, also after lost workers
     assert saved["serial"]["perplexity"] == saved["dask"]["perplexity"] < 300
     assert saved["dask"]["killed_workers"] in (0, 1)
@@ -678,6 +657,7 @@ def _(printed, folder):
     assert ("gensim is left out" in printed) == (find_spec("gensim") is None) == ("gensim, 1 thread" not in median)
     assert "documents per CPU second, vips / scikit-learn" in printed
     assert "Two processes side by side are left out" in printed
+    assert "norms" not in vars(DocumentStatistics)  # it is inherited again: its clock is gone
 
 
 @check("benchmarks.lda_scores")
@@ -687,18 +667,16 @@ def _(printed, folder):
     assert "| quick | vips |" in printed
 
 
-@check("benchmarks.logistic")
-def _(printed, folder):
-    saved = read_json(folder / "logistic.json")
+@check_saved("benchmarks.logistic", "logistic.json")
+def _(printed, saved):
     assert saved["vips"]["auc"] == pytest.approx(saved["scikit-learn"]["auc"], abs=0.05)
     assert 1 <= saved["vips"]["full"]["steps_to_target"] <= 20  # those after which the target is set
     assert "NumPyro is left out: no --numpyro PYTHON." in printed
     assert "A step, private / non-private:" in printed
 
 
-@check("benchmarks.mixture")
-def _(printed, folder):
-    rows = read_json(folder / "mixture.json")
+@check_saved("benchmarks.mixture", "mixture.json")
+def _(printed, rows):
     assert {name for name in rows if name.startswith("scikit-learn")} == {
         "scikit-learn, EM",
         "scikit-learn, variational",
@@ -718,9 +696,8 @@ def _(printed, folder):
     assert (folder / "noise.txt").read_text(encoding="utf-8") in printed
 
 
-@check("benchmarks.private")
-def _(printed, folder):
-    saved = read_json(folder / "private.json")
+@check_saved("benchmarks.private", "private.json")
+def _(printed, saved):
     assert saved["steps"]["non-private"][1] < saved["steps"]["private"][1]  # drawing noise
     assert len(saved["plans"]) == 8
     for row in saved["plans"]:
@@ -741,9 +718,8 @@ def _(printed, folder):
     assert "Growth with K:" in printed
 
 
-@check("benchmarks.scaling")
-def _(printed, folder):
-    saved = read_json(folder / "scaling.json")
+@check_saved("benchmarks.scaling", "scaling.json")
+def _(printed, saved):
     threads = saved["Threads: topics of documents in memory"]["1 thread"]
     # n q T documents are summed: 400 × 0.2 × 5
     assert threads["per_second"] * threads["seconds"] == pytest.approx(400)
@@ -753,9 +729,8 @@ def _(printed, folder):
     assert printed.count("| 1.00 |") >= len(saved) - 1  # the first line of every table
 
 
-@check("benchmarks.waits")
-def _(printed, folder):
-    rows = read_json(folder / "waits.json")
+@check_saved("benchmarks.waits", "waits.json")
+def _(printed, rows):
     assert all(row["seconds"] >= 0.0 for row in rows)
     assert {"loading them", "import of a model"} <= {row["what"] for row in rows}
     assert "| words of 200 texts |" in printed
@@ -774,9 +749,8 @@ def _(printed, folder):
     assert all(row["topics"] == sum(row[label] for label in ("real", "doubtful", "noise")) for row in months)
 
 
-@check("change_points")
-def _(printed, folder):
-    results = read_json(folder / "results.json")
+@check_saved("change_points")
+def _(printed, results):
     shares = {(row["change"], row["method"], row["epsilon"]): row["further than"] for row in results["change points"]}
     exact, private = shares["large", "no noise", math.inf], shares["large", "permute and flip", 1.0]
     assert exact["10"] < 0.05 < private["10"] < 0.4 < shares["large", "permute and flip", 0.1]["10"]
@@ -788,9 +762,8 @@ def _(printed, folder):
     assert all(row["fdr"] < 0.35 for row in results["online tests"])
 
 
-@check("correlated_fits")
-def _(printed, folder):
-    rows = read_json(folder / "results.json")
+@check_saved("correlated_fits")
+def _(printed, rows):
     assert [row["steps"] for row in rows] == [4, 20, 20, 20] * 2 + [4, 40, 40, 40] * 2 + [4, 20, 20, 20] * 2
     first, last = rows[0]["noise"], rows[4]["noise"]
     # 3/(t + 2): the first average is the first release, of four that have the ε of one with half the deviation

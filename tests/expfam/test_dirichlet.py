@@ -24,21 +24,10 @@ def test_moments_and_entropy_against_scipy(concentration):
 
 
 @pytest.mark.parametrize("concentration", CONCENTRATIONS[:2])
-def test_expected_log_is_the_gradient_of_the_log_normalizer_and_round_trips(concentration):
+def test_expected_log_is_the_gradient_of_the_log_normalizer(concentration):
     gradient = approx_fprime(concentration, lambda a: Dirichlet(a).log_normalizer, 1e-7)
     family = Dirichlet(concentration)
     np.testing.assert_allclose(family.expected_log, gradient, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(Dirichlet.from_natural(family.natural).concentration, concentration)
-    np.testing.assert_array_equal(Dirichlet.from_arrays(family.to_arrays()).concentration, concentration)
-
-
-def test_kl_is_nonnegative_zero_on_itself_and_right():
-    p, q = Dirichlet([2.0, 3.0, 4.0]), Dirichlet([1.0, 1.5, 0.7])
-    assert p.kl(p) == pytest.approx(0.0, abs=1e-12)
-    draws = p.sample(200_000, np.random.default_rng(0))
-    log_ratio = stats.dirichlet(p.concentration).logpdf(draws.T) - stats.dirichlet(q.concentration).logpdf(draws.T)
-    assert p.kl(q) == pytest.approx(log_ratio.mean(), abs=5 * log_ratio.std() / np.sqrt(len(draws)))
-    assert (Dirichlet(CONCENTRATIONS[2]).kl(Dirichlet(np.ones((2, 3)))) > 0).all()
 
 
 @pytest.mark.parametrize("concentration", CONCENTRATIONS)
@@ -56,8 +45,6 @@ def test_interval_holds_its_level():
     lower, upper = family.interval(0.9)
     draws = family.sample(20_000, np.random.default_rng(3))
     np.testing.assert_allclose(((draws > lower) & (draws < upper)).mean(axis=0), 0.9, atol=0.015)
-    with pytest.raises(ValueError, match="level"):
-        family.interval(90)
 
 
 @pytest.mark.parametrize("bad", [[0.0, 1.0], [-1.0, 1.0], [np.nan, 1.0], [np.inf, 1.0]])

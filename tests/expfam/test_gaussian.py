@@ -54,14 +54,6 @@ def test_mean_parameters_are_the_gradient_of_the_log_normalizer(family):
             np.testing.assert_allclose(along(direction), second_moment[i, j], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", SINGLE + BATCHES)
-def test_round_trips(family):
-    for other in (type(family).from_natural(*family.natural), type(family).from_arrays(family.to_arrays())):
-        np.testing.assert_allclose(other.mean, family.mean, atol=1e-14)
-        np.testing.assert_array_equal(other.precision, family.precision)
-        np.testing.assert_allclose(other.cov, family.cov, atol=1e-15)
-
-
 @pytest.mark.parametrize("family", [FULL, FULL_BATCH])
 def test_from_covariance_keeps_it(family):
     other = Gaussian.from_covariance(family.mean, family.cov)
@@ -82,18 +74,6 @@ def test_a_batch_is_its_members(batch):
             np.testing.assert_allclose(of_batch[i], of_member)
         np.testing.assert_allclose(batch.kl(other)[i], member.kl(other_member))
         np.testing.assert_allclose(batch.kl(other_member)[i], member.kl(other_member))
-
-
-@pytest.mark.parametrize("p", SINGLE)
-def test_kl_is_nonnegative_zero_on_itself_and_right(p):
-    q = type(p)([0.0, -1.0, 1.0], p.precision + 0.7 * (np.eye(3) if p.precision.ndim == 2 else np.arange(3)))
-    assert p.kl(p) == pytest.approx(0.0, abs=1e-14)
-    draws = p.sample(200_000, np.random.default_rng(0))
-    log_p, log_q = (stats.multivariate_normal(f.mean, inverse(f)).logpdf(draws) for f in (p, q))
-    error = (log_p - log_q).std() / np.sqrt(len(draws))
-    assert p.kl(q) == pytest.approx((log_p - log_q).mean(), abs=4 * error)
-    assert p.kl(q) > 100 * error
-    assert q.kl(p) > 0.0
 
 
 def test_diagonal_agrees_with_full():
@@ -123,8 +103,6 @@ def test_interval_holds_its_level(family):
     oracle = stats.norm(family.mean, family.std)
     np.testing.assert_allclose(oracle.cdf(lower), 0.05)
     np.testing.assert_allclose(oracle.cdf(upper), 0.95)
-    with pytest.raises(ValueError, match="level"):
-        family.interval(90)
 
 
 def test_a_subclass_with_a_field_of_its_own_keeps_the_constructors():

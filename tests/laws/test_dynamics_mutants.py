@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.laws import checks
-from tests.laws.cases import CASES
+from tests.laws.cases import BY_NAME
 from tests.models.dynamics import brute_force, test_linear, test_moments, test_switching
 from tests.models.markov import test_factorial
 from tests.mutants import check_notices
@@ -29,7 +29,6 @@ MODELS = {
     "regimes": (SwitchingLinearDynamicalSystem, "expected_statistics"),
     "factorial chain": (FactorialHMM, "expected_statistics"),
 }
-BY_NAME = {case.name: case for case in CASES}
 
 
 class AtRegimes(SwitchingLinearDynamicalSystem):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.laws import checks
-from tests.laws.cases import CASES
+from tests.laws.cases import BY_NAME
 from tests.mutants import check_notices, sum_then_rounded
 from vips.core.phases import FitPhase
 from vips.core.sums import BySquaredWeights, DenseStatistics, Form, Joint, Quadratic, RecordStatistics
@@ -20,7 +20,6 @@ from vips.core.sums.outer import Outer, RowSum, WordShares
 from vips.core.sums.regressions import SquaresOfShares
 from vips.core.sums.runs import ComponentSums, SumsOfSymbols
 
-BY_NAME = {case.name: case for case in CASES}
 SUMMED_BY = {
     ClassStatistics: "latent classes",
     ComponentSums: "poisson chain",

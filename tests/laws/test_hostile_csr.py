@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.laws import checks
-from tests.laws.cases import CASES
+from tests.laws.cases import BY_NAME
 from vips import (
     BayesianLogisticRegression,
     DirichletMultinomial,
@@ -24,7 +24,6 @@ from vips import (
 )
 from vips.data import InMemoryData, check_data
 
-BY_NAME = {case.name: case for case in CASES}
 NAMES = ["lda", "lda float32, long documents, sparse topics", "lda resampled, public documents", "proportions sparse",
          "logistic sparse", "logistic sparse diagonal", "network sparse, normal prior"]  # fmt: skip
 FAR = 50_000_000  # beyond any array of these tests by more than a page of memory

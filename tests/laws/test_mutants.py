@@ -9,8 +9,8 @@ import pytest
 import scipy.sparse as sp
 
 from tests.laws import checks
-from tests.laws.cases import CASES
-from tests.mutants import add, check_notices, of_laws, sum_then_rounded
+from tests.laws.cases import BY_NAME
+from tests.mutants import add, of_laws, sum_then_rounded
 from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan
 from vips.core import accounting, engine
 from vips.core import plan as plan_module
@@ -18,8 +18,6 @@ from vips.core.execution import partitions
 from vips.core.mechanism import lattice, noise, sampling
 from vips.models.topics import lda
 from vips.models.topics import statistics as lda_statistics
-
-BY_NAME = {case.name: case for case in CASES}
 
 
 def noise_halved(patch):
@@ -154,11 +152,6 @@ def clip_per_block(patch):
 
 def clip_forgotten(patch):
     patch.setattr(plan_module, "clip_weights", lambda norms, clip_norm: np.isfinite(norms).astype(float))
-
-
-def lda_norm_halved(patch):
-    original = lda_statistics.DocumentStatistics.norms
-    patch.setattr(lda_statistics.DocumentStatistics, "norms", lambda self, blocks: 0.5 * original(self, blocks))
 
 
 def lda_norm_without_the_scales(patch):
@@ -337,8 +330,6 @@ def records_share_a_normaliser(patch):
 
 
 MUTANTS = [
-    (noise_halved, "noise_has_the_stated_size", "beta-bernoulli", "of what the plan states"),
-    (noise_halved, "noise_has_the_stated_size", "lda", "of what the plan states"),
     (noise_over_root_two, "noise_has_the_stated_size", "beta-bernoulli", "of what the plan states"),
     (noise_over_root_two, "noise_has_the_stated_size", "lda", "of what the plan states"),
     (noise_uniform, "noise_is_gaussian_whatever_the_total", "lda", "not Gaussian"),
@@ -348,31 +339,20 @@ MUTANTS = [
     (noise_from_the_global_generator, "noise_is_gaussian_whatever_the_total", "lda", "not Gaussian"),
     (symmetric_noise_not_isometric, "noise_has_the_stated_size", "second moments", "of what the plan states"),
     (block_scale_ignored_by_noise, "noise_has_the_stated_size", "second moments", "of what the plan states"),
-    (discrete_noise_halved, "discrete_noise_has_the_stated_size", "beta-bernoulli", "of what the plan states"),
-    (discrete_noise_halved, "discrete_noise_has_the_stated_size", "lda", "of what the plan states"),
-    (discrete_noise_with_one_key, "discrete_noise_has_the_stated_size", "lda", "draws are shared"),
-    (discrete_noise_not_isometric, "discrete_noise_has_the_stated_size", "second moments", "not in whole units"),
-    (sums_rounded_at_the_end, "hardened_sums_are_exact", "second moments", "a sum depends on the chunks"),
-    (sums_rounded_at_the_end, "hardened_sums_are_exact", "lda", "a sum depends on the chunks"),
     (lattice_too_coarse, "hardened_sums_are_exact", "beta-bernoulli", "the rounded sum is not the sum"),
     (lattice_too_coarse, "hardened_sums_are_exact", "second moments", "the rounded sum is not the sum"),
     (one_block_unclipped, "neighbours_stay_within_the_sensitivity", "second moments", "moved the sum by more than C"),
     (one_block_unclipped, "norms_are_joint_and_never_too_small", "second moments", "a norm is smaller than the record"),
     (clip_per_block, "neighbours_stay_within_the_sensitivity", "beta-bernoulli", "moved the sum by more than C"),
     (clip_forgotten, "neighbours_stay_within_the_sensitivity", "lda", "moved the sum by more than C"),
-    (lda_norm_halved, "neighbours_stay_within_the_sensitivity", "lda", "moved the sum by more than C"),
-    (lda_norm_halved, "norms_are_joint_and_never_too_small", "lda", "a norm is smaller than the record"),
     (lda_norm_without_the_scales, "neighbours_stay_within_the_sensitivity", "lda", "moved the sum by more than C"),
     (lda_norm_without_the_scales, "norms_are_joint_and_never_too_small", "lda", "a norm is smaller than the record"),
-    (divided_by_the_realised_batch, "totals_are_sums", "beta-bernoulli", "not twice the total"),
     (
         number_of_records_read,
         "everything_else_is_public",
         "beta-bernoulli",
         "something besides the noisy totals depends on a record",
     ),
-    (fixed_size_sampler, "samples_are_poisson", "beta-bernoulli", "sample sizes have variance"),
-    (same_sample_every_step, "samples_are_poisson", "beta-bernoulli", "samples of two steps are related"),
     (same_noise_every_step, "noise_is_never_shared", "beta-bernoulli", "a noise draw was used twice"),
     (noise_seeded_by_random_state, "noise_is_never_shared", "lda", "a noise draw was used twice"),
     (noise_stored_on_the_model, "noise_is_never_shared", "lda", "a noise draw was used twice"),
@@ -409,9 +389,7 @@ MUTANTS = [
 ]
 
 
-@of_laws(MUTANTS)
-def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
-    check_notices(lambda: getattr(checks, law)(BY_NAME[case]), mutant, monkeypatch, says)
+test_mutant_is_noticed = of_laws(checks, MUTANTS)
 
 
 def test_words_stored_twice_do_not_escape_the_clip(monkeypatch):

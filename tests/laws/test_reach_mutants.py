@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.laws import checks, reach
-from tests.laws.cases import CASES, WIDE_CASES
+from tests.laws.cases import BY_NAME
 from tests.mutants import check_notices, of_laws
 from vips.core import engine
 from vips.core.execution import partitions
@@ -17,8 +17,6 @@ from vips.core.sums.regressions import RegressionSums
 from vips.data import Sequences
 from vips.models.markov import categorical
 from vips.models.topics.statistics import DocumentStatistics
-
-BY_NAME = {case.name: case for case in CASES + WIDE_CASES}
 
 
 def scores_of_a_person_in_pieces_have_one_weight(patch):
@@ -135,6 +133,4 @@ MUTANTS = [
 ]
 
 
-@of_laws(MUTANTS)
-def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
-    check_notices(lambda: getattr(reach, law)(BY_NAME[case]), mutant, monkeypatch, says)
+test_mutant_is_noticed = of_laws(reach, MUTANTS)

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from tests.laws import reachable
-from tests.laws.cases import CASES, BetaBernoulli
+from tests.laws.cases import BY_NAME, BetaBernoulli
 from tests.laws.walk import vips_globals, walk
 from tests.mutants import add, check_notices
 from vips import LatentDirichletAllocation
@@ -21,8 +21,6 @@ from vips.models.topics import statistics as lda_statistics
 from vips.models.topics.statistics import TopicPosterior
 from vips.persistence import fitted
 from vips.persistence.checkpoint import Journal
-
-BY_NAME = {case.name: case for case in CASES}
 
 # -- the walk ---------------------------------------------------------------------------------------------------
 

@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from tests.laws import checks, transport
-from tests.laws.cases import CASES
+from tests.laws.cases import BY_NAME
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.models.topics import lda
-
-BY_NAME = {case.name: case for case in CASES}
 
 
 def forgets_the_noise(patch):

@@ -163,16 +163,24 @@ def _isometric(array, block):
 
 
 def noise_uses_every_point_of_the_lattice(case) -> None:
-    """Noise in multiples of several units can have the stated deviation too, but it rules out totals."""
+    """It has the stated deviation, is new in every draw, and is added to the total. In multiples of several units it could
+    be so, too, but then it would rule out totals."""
     model, plan, *_ = checks.prepared(case, 2, noise="discrete", noise_multiplier=3.0)
     blocks, randomness, draws = checks.last_phase(model).blocks, plan.randomness(0), []
+    lattice, rng = plan.lattice(blocks), np.random.default_rng(13)
     unit = 3.0 * plan.clip_norm / 2.0 ** max(10, math.ceil(math.log2(2.0**9 * 3.0 * math.sqrt(n_coordinates(blocks)))))
-    zero = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
-    while sum(map(len, draws)) < 1000:
-        noisy = plan.add_noise(zero, blocks, randomness, 1)
-        draws += [_isometric(_embedded(noisy[n], b) / b.scale, b) for n, b in blocks.items()]
+    while len(draws) < 60 or sum(map(len, draws)) < 4000:
+        total = {name: rng.integers(-(10**6), 10**6, block.shape) for name, block in blocks.items()}
+        total = {n: value + np.swapaxes(value, -1, -2) if blocks[n].symmetric else value for n, value in total.items()}
+        noisy = plan.add_noise(total, blocks, randomness, 1)
+        moved = {n: noisy[n] - lattice.values(total[n], block) for n, block in blocks.items()}
+        assert all((np.swapaxes(moved[n], -1, -2) == moved[n]).all() for n in moved if blocks[n].symmetric)
+        draws.append(np.concatenate([_isometric(_embedded(moved[n], b) / b.scale, b) for n, b in blocks.items()]))
+    assert len(np.unique(draws, axis=0)) == len(draws), "draws are shared"
     units = np.concatenate(draws) / unit
     assert np.abs(units - np.rint(units)).max() < 1e-3, "the noise is not in the stated units"
+    ratio = np.sqrt(np.mean(np.square(units))) * unit / plan.noise_std()
+    assert abs(ratio - 1.0) < 5.0 / np.sqrt(2.0 * len(units)), f"noise is {ratio:.3f} of what the plan states"
     for divisor in (2, 16):
         counts = np.bincount(np.rint(units).astype(np.int64) % divisor, minlength=divisor)
         expected = len(units) / divisor

@@ -10,7 +10,7 @@ from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, arguments
 from tests.persistence.damage import edited
 from tests.report.test_certificate_check import classifier, encoder, pipeline, stream
 from vips import PrivacyPlan
-from vips.persistence.fitted import released_arrays
+from vips.persistence.fitted import contents, released_arrays
 
 pytestmark = pytest.mark.usefixtures("few_iterations", "one_thread")
 
@@ -27,7 +27,7 @@ def test_what_is_read_has_the_fingerprint_of_what_was_fitted(case, tmp_path):
     first.save(tmp_path / "model.vips")
     again = vips.load(tmp_path / "model.vips", type(first))
     assert fingerprints(again) == fingerprints(first) != fingerprints(second)
-    assert str(again) == str(first)
+    assert contents(again)[0] == contents(first)[0]  # parameters, learnt attributes and the report
     for name, value in released_arrays(first).items():
         np.testing.assert_array_equal(released_arrays(again)[name], value, err_msg=name)
     assert len(fingerprints(first)[0]) == 64

@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import vips
+from tests.releases import releases
 from vips import LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.preprocessing import TableEncoder, _table
 from vips.preprocessing._grids import DAYS, NUMBERS, bounds_from_counts
@@ -31,11 +32,9 @@ def table(n=300, seed=0):
 
 def totals_of(X, groups=None, plan=PLAN):
     """The exact counts of every column: what the noise is added to. New categories come last."""
-    totals = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: totals.append(total["counts"]) or dict(total))
+    with releases(dict) as seen:
         encoder(plan=plan).fit(X, groups=groups)
-    return totals
+    return [release.exact["counts"] for release in seen]
 
 
 def distance(one, other):
@@ -125,12 +124,8 @@ def test_what_is_learnt_is_a_function_of_noisy_counts():
     frozen = np.random.default_rng(3).normal(0.0, 4.0, 3000)
     frozen[1000:1400:3] += 40.0
 
-    def noisy(self, total, *_):
-        return {"counts": np.resize(frozen, len(total["counts"]))}
-
     kinds, learnt = {"amount": "number", "day": "date"}, []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", noisy)
+    with releases(lambda total: {"counts": np.resize(frozen, len(total["counts"]))}):
         for scale in (1.0, 1e6):
             X = pd.DataFrame({"amount": scale * np.arange(50.0), "day": pd.Timestamp("2020-01-01")})
             fitted = encoder(kinds).fit(X)
@@ -139,20 +134,12 @@ def test_what_is_learnt_is_a_function_of_noisy_counts():
 
 
 def test_noise_is_fresh_of_the_stated_size_and_on_every_count():
-    X, noise = table(5), []
-    exact = totals_of(X)
-    original = PrivacyPlan.add_noise
-
-    def watched(self, total, *arguments):
-        noisy = original(self, total, *arguments)
-        noise.append(noisy["counts"] - total["counts"])
-        return noisy
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", watched)
+    X = table(5)
+    with releases() as seen:
         for _ in range(10):
             encoder().fit(X)
-    assert [len(counts) for counts in noise[:3]] == [len(counts) for counts in exact]
+    noise = [release.noise("counts") for release in seen]
+    assert [len(counts) for counts in noise[:3]] == [len(counts) for counts in totals_of(X)]
     drawn = np.concatenate(noise)
     assert len(np.unique(drawn)) == len(drawn)
     assert np.std(drawn) == pytest.approx(2.0 * math.sqrt(3.0), rel=0.03)
@@ -269,11 +256,10 @@ def test_other_and_missing_values_have_indicators():
     assert on[1] == ["amount", "word_(missing)", "other_(other)"]
 
 
-def test_learnt_columns_are_a_declaration(monkeypatch):
-    # noise adds indicators now and then
-    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: dict(total))
+def test_learnt_columns_are_a_declaration():
     X = table(3000)
-    fitted = encoder({"amount": "number", "word": ["a", "b"]}, threshold_delta=None).fit(X)
+    with releases(dict):  # noise adds indicators now and then
+        fitted = encoder({"amount": "number", "word": ["a", "b"]}, threshold_delta=None).fit(X)
     np.testing.assert_array_equal(fitted.transform(X), TableEncoder(fitted.columns_).fit_transform(X))
     assert "bounds of 1 column (amount)" in str(fitted.privacy_)
     assert "categories of 1 column" in fitted.privacy_.releases[0].declared[0]

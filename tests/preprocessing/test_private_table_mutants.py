@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from tests.preprocessing import test_private_table as tests
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.run import LedgerRun
@@ -84,27 +83,17 @@ def failed_fits_stay_charged(patch):
     patch.setattr(LedgerRun, "close", lambda self: None)
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check", "says"),
-    [
-        (rows_of_a_person_are_counted_one_by_one, tests.test_a_record_moves_the_counts_by_at_most_one_clip, "moves the"),
-        (a_person_may_have_any_number_of_categories, tests.test_a_record_has_few_categories_of_its_own, "too many cells"),
-        (the_threshold_forgets_that_a_record_has_several, tests.test_the_threshold_hides_what_one_record_adds, "is released"),
-        (the_threshold_forgets_that_a_record_has_several, tests.test_rare_categories_are_released_as_seldom_as_stated,
-         "are released"),
-        (the_threshold_forgets_the_record_itself, tests.test_the_threshold_hides_what_one_record_adds, "is released"),
-        (categories_are_released_at_half_the_threshold, tests.test_rare_categories_are_released_as_seldom_as_stated,
-         "are released"),
-        (bounds_look_at_the_values, tests.test_what_is_learnt_is_a_function_of_noisy_counts, "more than noisy counts"),
-    ],
+CHARGE = tests.test_a_fit_is_charged_before_a_value_is_read
+test_mutants_are_noticed = noticed(
+    (rows_of_a_person_are_counted_one_by_one, tests.test_a_record_moves_the_counts_by_at_most_one_clip, "moves the"),
+    (a_person_may_have_any_number_of_categories, tests.test_a_record_has_few_categories_of_its_own, "too many cells"),
+    (the_threshold_forgets_that_a_record_has_several, tests.test_the_threshold_hides_what_one_record_adds, "is released"),
+    (the_threshold_forgets_that_a_record_has_several, tests.test_rare_categories_are_released_as_seldom_as_stated,
+     "are released"),
+    (the_threshold_forgets_the_record_itself, tests.test_the_threshold_hides_what_one_record_adds, "is released"),
+    (categories_are_released_at_half_the_threshold, tests.test_rare_categories_are_released_as_seldom_as_stated,
+     "are released"),
+    (bounds_look_at_the_values, tests.test_what_is_learnt_is_a_function_of_noisy_counts, "more than noisy counts"),
+    (fits_are_charged_at_the_end, CHARGE, "before the charge"),
+    (failed_fits_stay_charged, CHARGE, "stays charged"),
 )  # fmt: skip
-def test_mutants_are_noticed(mutant, check, says, monkeypatch):
-    check_notices(check, mutant, monkeypatch, says)
-
-
-@pytest.mark.parametrize(
-    ("mutant", "says"),
-    [(fits_are_charged_at_the_end, "before the charge"), (failed_fits_stay_charged, "stays charged")],
-)
-def test_mutants_of_charging_are_noticed(mutant, says, monkeypatch, tmp_path):
-    check_notices(lambda: tests.test_a_fit_is_charged_before_a_value_is_read(tmp_path), mutant, monkeypatch, says)

@@ -15,6 +15,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 
+from tests.releases import releases
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.core.mechanism.secret_bits import secret_bits
 from vips.preprocessing import PrivateCountVectorizer, _documents, _private_words, _set_union
@@ -88,33 +89,20 @@ def test_shares_are_one_over_root_n_whatever_the_counts():
 
 def test_the_second_round_leaves_known_words_out():
     chunks = [(np.array([0, 1, 0, 2, 3]), np.array([0, 2, 5]))]
-    totals = []
-
-    def noisy(self, total, *_):
-        totals.append(total["words"])
-        return {"words": np.where(total["words"] > 1.0, 1e9, -1e9)}
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", noisy)
+    with releases(lambda total: {"words": np.where(total["words"] > 1.0, 1e9, -1e9)}) as seen:
         (first, _), (second, _) = noisy_union(chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300).rounds
     assert first.tolist() == [0]
     assert second.tolist() == []
-    np.testing.assert_allclose(totals[0], [2**-0.5 + 3**-0.5, 2**-0.5, 3**-0.5, 3**-0.5])
-    np.testing.assert_allclose(totals[1], [1.0, 2**-0.5, 2**-0.5])
+    np.testing.assert_allclose(seen[0].exact["words"], [2**-0.5 + 3**-0.5, 2**-0.5, 3**-0.5, 3**-0.5])
+    np.testing.assert_allclose(seen[1].exact["words"], [1.0, 2**-0.5, 2**-0.5])
 
 
 def test_a_record_that_is_counted_still_has_norm_one():
-    chunks, totals = [(np.arange(7), np.array([0, 3, 3, 7]))], []
-
-    def noisy(self, total, *_):
-        totals.append(total)
-        return dict(total)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", noisy)
+    chunks = [(np.arange(7), np.array([0, 3, 3, 7]))]
+    with releases(dict) as seen:
         union = noisy_union(chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300, count_records=True)
     assert union.n_records == pytest.approx(3.0)
-    first, second = totals
+    first, second = (release.exact for release in seen)
     of_one = first["records"][0] / 3.0
     for words in (first["words"][:3], first["words"][3:]):
         length = math.hypot(np.linalg.norm(words), of_one)
@@ -158,21 +146,12 @@ def test_rare_words_are_released_as_seldom_as_stated():
 
 
 def test_noise_is_fresh_and_of_the_stated_size():
-    noise, original = [[], []], PrivacyPlan.add_noise
-
-    def watched(self, total, *arguments):
-        noisy = original(self, total, *arguments)
-        calls.append(None)
-        noise[(len(calls) - 1) % 2].append(noisy["words"] - total["words"])
-        return noisy
-
-    calls = []
     document = [" ".join(f"w{i}" for i in range(200))]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", watched)
+    with releases() as seen:
         for _ in range(40):
             vectorizer(threshold_delta=1e-12).fit(document)
-    for drawn, share in zip(map(np.concatenate, noise), (0.2, 0.8), strict=True):
+    for of_round, share in ((seen[::2], 0.2), (seen[1::2], 0.8)):
+        drawn = np.concatenate([release.noise("words") for release in of_round])
         assert len(np.unique(drawn)) == len(drawn)
         assert np.std(drawn) == pytest.approx(2.0 / math.sqrt(share), rel=0.05), "the noise has another size"
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from tests.preprocessing import test_private_words as tests
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
 from vips.preprocessing import _private_words, _set_union
@@ -68,29 +67,18 @@ def each_round_spends_the_whole_budget(patch):
         patch.setattr(module, "plans_of_rounds", lambda plan: [replace(plan), replace(plan)])
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check", "says"),
-    [
-        (every_word_weighs_one, tests.test_a_record_moves_the_totals_by_at_most_one_clip, "many words: a record moves"),
-        (a_record_may_have_any_number_of_words, tests.test_a_record_moves_the_totals_by_at_most_one_clip, "many words"),
-        (documents_of_a_person_are_counted_one_by_one, tests.test_a_record_moves_the_totals_by_at_most_one_clip,
-         "several documents: a record moves"),
-        (the_threshold_forgets_that_a_record_has_several, tests.test_the_thresholds_hide_what_one_record_adds, "is released"),
-        (the_threshold_forgets_its_delta, tests.test_rare_words_are_released_as_seldom_as_stated, "are released"),
-        (the_count_costs_nothing, tests.test_a_record_that_is_counted_still_has_norm_one, "that is counted has norm"),
-        (each_round_spends_all_of_delta, tests.test_the_thresholds_hide_what_one_record_adds, "is released"),
-        (each_round_spends_the_whole_budget, tests.test_both_rounds_cost_the_plan, "the rounds cost more"),
-        (each_round_spends_the_whole_budget,
-         lambda: tests.test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(1), "claim is exceeded"),
-        (each_round_spends_the_whole_budget, tests.test_noise_is_fresh_and_of_the_stated_size, "another size"),
-    ],
+test_mutants_are_noticed = noticed(
+    (every_word_weighs_one, tests.test_a_record_moves_the_totals_by_at_most_one_clip, "many words: a record moves"),
+    (a_record_may_have_any_number_of_words, tests.test_a_record_moves_the_totals_by_at_most_one_clip, "many words"),
+    (documents_of_a_person_are_counted_one_by_one, tests.test_a_record_moves_the_totals_by_at_most_one_clip,
+     "several documents: a record moves"),
+    (the_threshold_forgets_that_a_record_has_several, tests.test_the_thresholds_hide_what_one_record_adds, "is released"),
+    (the_threshold_forgets_its_delta, tests.test_rare_words_are_released_as_seldom_as_stated, "are released"),
+    (the_count_costs_nothing, tests.test_a_record_that_is_counted_still_has_norm_one, "that is counted has norm"),
+    (each_round_spends_all_of_delta, tests.test_the_thresholds_hide_what_one_record_adds, "is released"),
+    (each_round_spends_the_whole_budget, tests.test_both_rounds_cost_the_plan, "the rounds cost more"),
+    (each_round_spends_the_whole_budget,
+     lambda: tests.test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(1), "claim is exceeded"),
+    (each_round_spends_the_whole_budget, tests.test_noise_is_fresh_and_of_the_stated_size, "another size"),
+    (fits_are_charged_at_the_end, tests.test_a_fit_is_charged_before_a_document_is_read, "before the charge"),
 )  # fmt: skip
-def test_mutants_are_noticed(mutant, check, says, monkeypatch):
-    check_notices(check, mutant, monkeypatch, says)
-
-
-def test_a_late_charge_is_noticed(monkeypatch, tmp_path):
-    check_notices(
-        lambda: tests.test_a_fit_is_charged_before_a_document_is_read(tmp_path),
-        fits_are_charged_at_the_end, monkeypatch, "before the charge",
-    )  # fmt: skip

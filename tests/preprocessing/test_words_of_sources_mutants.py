@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from tests.preprocessing import test_words_of_sources as tests
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
 from vips.preprocessing import _documents, _sorted_words
@@ -99,27 +99,22 @@ def all_words_are_read_at_once(patch):
 CLIP = tests.test_a_record_moves_the_totals_by_at_most_one_clip
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check", "says"),
-    [
-        (documents_of_a_person_are_counted_one_by_one, CLIP, "several documents: a record moves"),
-        (released_words_are_counted_again, CLIP, "a known word has a share"),
-        (every_word_weighs_one, CLIP, "a record moves"),
-        (words_are_remembered_from_partition_to_partition, tests.test_a_share_depends_on_its_partition_alone, "another share"),
-        (coins_are_flipped_anew, tests.test_a_share_depends_on_its_partition_alone, "another share"),
-        (words_are_cut_at_the_end_of_a_block, tests.test_sorted_runs_add_every_word_once, "there twice"),
-        (the_last_word_of_a_block_is_lost, tests.test_sorted_runs_add_every_word_once, "not the sum of its shares"),
-        (blocks_share_their_noise, tests.test_every_block_has_fresh_noise, "two words have one draw"),
-        (the_threshold_is_one, tests.test_rare_words_are_released_as_seldom_as_stated, "they are released in"),
-        (all_words_are_read_at_once, tests.test_memory_holds_one_block_of_each_run, "a merge takes"),
-    ],
+test_mutants_are_noticed = noticed(
+    (documents_of_a_person_are_counted_one_by_one, CLIP, "several documents: a record moves"),
+    (released_words_are_counted_again, CLIP, "a known word has a share"),
+    (every_word_weighs_one, CLIP, "a record moves"),
+    (words_are_remembered_from_partition_to_partition, tests.test_a_share_depends_on_its_partition_alone, "another share"),
+    (coins_are_flipped_anew, tests.test_a_share_depends_on_its_partition_alone, "another share"),
+    (words_are_cut_at_the_end_of_a_block, tests.test_sorted_runs_add_every_word_once, "there twice"),
+    (the_last_word_of_a_block_is_lost, tests.test_sorted_runs_add_every_word_once, "not the sum of its shares"),
+    (blocks_share_their_noise, tests.test_every_block_has_fresh_noise, "two words have one draw"),
+    (the_threshold_is_one, tests.test_rare_words_are_released_as_seldom_as_stated, "they are released in"),
+    (all_words_are_read_at_once, tests.test_memory_holds_one_block_of_each_run, "a merge takes"),
 )  # fmt: skip
-@pytest.mark.repeated(
+test_mutants_are_noticed = pytest.mark.repeated(
     "the_threshold_is_one-test_rare_words_are_released_as_seldom_as_stated-they are released in",
     "all_words_are_read_at_once-test_memory_holds_one_block_of_each_run-a merge takes",
-)
-def test_mutants_are_noticed(mutant, check, says, monkeypatch):
-    check_notices(check, mutant, monkeypatch, says)
+)(test_mutants_are_noticed)
 
 
 def counts_are_kept_for_every_model(patch):
@@ -147,14 +142,9 @@ def anybody_may_read(patch):
     patch.setattr(_documents, "whole_file", lambda path, mode: original(path))
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check", "says"),
-    [
-        (counts_are_kept_for_every_model, tests.test_counts_belong_to_one_vocabulary_and_one_tokeniser, "of another model"),
-        (anybody_may_enter, tests.test_kept_counts_are_for_their_owner_only, "a folder is open"),
-        (anybody_may_read, tests.test_kept_counts_are_for_their_owner_only, "a file is open"),
-        (fits_are_charged_at_the_end, tests.test_a_fit_is_charged_before_a_document_is_read, "before the charge"),
-    ],
+test_mutants_of_kept_counts_and_of_charges_are_noticed = noticed(
+    (counts_are_kept_for_every_model, tests.test_counts_belong_to_one_vocabulary_and_one_tokeniser, "of another model"),
+    (anybody_may_enter, tests.test_kept_counts_are_for_their_owner_only, "a folder is open"),
+    (anybody_may_read, tests.test_kept_counts_are_for_their_owner_only, "a file is open"),
+    (fits_are_charged_at_the_end, tests.test_a_fit_is_charged_before_a_document_is_read, "before the charge"),
 )  # fmt: skip
-def test_mutants_of_kept_counts_and_of_charges_are_noticed(mutant, check, says, monkeypatch, tmp_path):
-    check_notices(lambda: check(tmp_path), mutant, monkeypatch, says)

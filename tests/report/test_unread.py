@@ -3,10 +3,9 @@
 import math
 
 import numpy as np
-import pytest
 from scipy.stats import norm
 
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from vips.report import unread as module
 from vips.report.only_noise import LEVEL
 from vips.report.unread import Seen, unread
@@ -88,11 +87,9 @@ def declared_ones_are_said(patch):
     patch.setattr(Seen, "may_be_missing", property(lambda _: False, lambda *_: None))
 
 
-@pytest.mark.parametrize(("mutant", "check", "says"), [
+test_mutants_are_noticed = noticed(
     (one_level_for_all, test_false_alarms_are_rare_enough, "good fits are called unread"),
     (total_without_noise, test_false_alarms_are_rare_enough, "good fits are called unread"),
     (rare_ones_are_named, test_what_is_rare_and_seen_is_not_named, "stands out is named"),
     (declared_ones_are_said, test_what_is_mostly_unread_is_said, "what was declared is said"),
-])  # fmt: skip
-def test_mutants_are_noticed(mutant, check, says, monkeypatch):
-    check_notices(check, mutant, monkeypatch, says)
+)  # fmt: skip

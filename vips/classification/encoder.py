@@ -225,7 +225,8 @@ def places_of_labels(y, n_rows: int, classes: Sequence | None, privacy: object) 
     plan = privacy if isinstance(privacy, PrivacyPlan) else None
     model = BayesianLogisticRegression(privacy=plan, max_norm=plan and 1.0, classes=classes)
     model.check_arguments()
-    place, is_known = model.likelihood.places(model.records_of(np.zeros((n_rows, 1)), y).arrays[1])
+    labels = model.records_of(np.zeros((n_rows, 1)), y).arrays[1]  # whose classes are known from here on
+    place, is_known = model.likelihood.places(labels)
     n_classes = len(model.likelihood.labels)
     return np.where(is_known, place, n_classes), n_classes
 

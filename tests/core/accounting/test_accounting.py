@@ -63,15 +63,6 @@ def test_log_moments_against_adaptive_quadrature(q, sigma, order):
     assert moments.log_moments(q, sigma, (order,))[0] == pytest.approx(expected, rel=1e-7, abs=1e-12)
 
 
-def test_log_moment_of_integer_order_against_the_binomial_sum():
-    q, sigma, order = 0.05, 1.3, 7
-    terms = [
-        math.comb(order + 1, i) * (1 - q) ** (order + 1 - i) * q**i * math.exp((i * i - i) / (2 * sigma**2))
-        for i in range(order + 2)
-    ]
-    assert moments.log_moments(q, sigma, (7.0,))[0] == pytest.approx(math.log(sum(terms)), rel=1e-10)
-
-
 @pytest.mark.parametrize("name", ACCOUNTANTS)
 def test_full_sampling_is_near_and_never_below_the_exact_gaussian(name):
     for sigma, steps in ((1.0, 1), (5.0, 20), (30.0, 4)):

@@ -111,9 +111,10 @@ def check_equal(name_of_case, first, *others):
             np.testing.assert_array_equal(other[name], value, err_msg=f"{name_of_case}: {name}")
 
 
+WITHOUT_EXPOSURES = [case for case in CASES if not exposures(case.make_records(2, np.random.default_rng(0)))]
 FEW_AND_ALL = [
     pytest.param([case for case in CASES if case.name in ("beta-bernoulli", "proportions")], id="two"),
-    pytest.param(CASES, id="all", marks=pytest.mark.slow),
+    pytest.param(WITHOUT_EXPOSURES, id="all", marks=pytest.mark.slow),
 ]
 
 
@@ -124,10 +125,7 @@ def test_every_executor_gives_every_model_the_same_posterior(cases, noise, clien
     """Bit by bit: partitions, coins and the order of additions are the same."""
     for case in cases:
         plan = replace(PLAN, clip_norm=case.clip_norm, noise=noise, n_steps=2)
-        records = case.make_records(40, np.random.default_rng(1))
-        if exposures(records):  # which sources do not take
-            continue
-        data = in_parts(*arguments(records), size=10)
+        data = in_parts(*arguments(case.make_records(40, np.random.default_rng(1))), size=10)
         fits = [
             case.make_model(privacy=plan, random_state=5).fit(data, executor=executor)
             for executor in (None, "processes", client)
@@ -149,9 +147,7 @@ def test_the_number_of_threads_changes_no_bit(cases, noise, monkeypatch):
 
     monkeypatch.setattr(partitions, "chunk_sum", delayed)
     for case in cases:
-        records = case.make_records(60, np.random.default_rng(1))
-        beside = exposures(records)
-        data = arguments(records) if beside else (in_parts(*arguments(records), size=25),)
+        records = arguments(case.make_records(60, np.random.default_rng(1)))
         for groups in (None, np.arange(60) // 8):
             most = None if groups is None else 5
             plan = replace(PLAN, clip_norm=case.clip_norm, noise=noise, n_steps=2, max_rows_per_group=most)
@@ -160,7 +156,7 @@ def test_the_number_of_threads_changes_no_bit(cases, noise, monkeypatch):
                 monkeypatch.setattr(threads, "_processors", n)
                 model = case.make_model(privacy=plan, random_state=5)
                 model.chunk_size = 3
-                fits.append(arrays_of(model.fit(*data, **beside, groups=groups)))
+                fits.append(arrays_of(model.fit(in_parts(*records, size=25), groups=groups)))
             check_equal(case.name, *fits)
     assert len(seen) > 2
 

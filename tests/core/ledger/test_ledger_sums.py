@@ -15,7 +15,7 @@ from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as losses_of
 
 from tests.core.ledger.forgery import append, rewrite
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.core.accounting.gaussian import gaussian_epsilon
 from vips.core.ledger import LedgerError, pricing
@@ -307,15 +307,10 @@ def the_threshold_of_a_reopened_run_is_free(patch):
     patch.setattr(Book, "_cost_of_repeated", lambda *arguments: replace(original(*arguments), delta_0=0.0))
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check", "says"),
-    [
-        (the_larger_of_two_deltas, test_a_stated_delta_is_added_to_that_of_samples, "a δ is left out"),
-        (the_delta_of_samples_alone, test_a_stated_delta_is_added_to_that_of_samples, "a δ is left out"),
-        (the_threshold_is_free, test_a_threshold_in_a_first_step_is_charged_with_it, "given back"),
-        (the_threshold_is_given_back, test_a_threshold_in_a_first_step_is_charged_with_it, "given back"),
-        (the_threshold_of_a_reopened_run_is_free, test_a_threshold_in_a_first_step_is_charged_with_it, "charged again"),
-    ],
+test_a_threshold_that_costs_nothing_is_noticed = noticed(
+    (the_larger_of_two_deltas, test_a_stated_delta_is_added_to_that_of_samples, "a δ is left out"),
+    (the_delta_of_samples_alone, test_a_stated_delta_is_added_to_that_of_samples, "a δ is left out"),
+    (the_threshold_is_free, test_a_threshold_in_a_first_step_is_charged_with_it, "given back"),
+    (the_threshold_is_given_back, test_a_threshold_in_a_first_step_is_charged_with_it, "given back"),
+    (the_threshold_of_a_reopened_run_is_free, test_a_threshold_in_a_first_step_is_charged_with_it, "charged again"),
 )
-def test_a_threshold_that_costs_nothing_is_noticed(mutant, check, says, monkeypatch, tmp_path):
-    check_notices(lambda: check(tmp_path), mutant, monkeypatch, says)

@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-import scipy.stats
 from randomgen import AESCounter
 
 from tests.laws.totals import coin
@@ -112,33 +111,6 @@ def test_ranges_agree_with_the_whole(rate):
         np.testing.assert_array_equal(np.concatenate(parts), whole)
     assert poisson_sample(5, 5, rate, KEY, 3, 0).tolist() == []
     np.testing.assert_array_equal(poisson_sample(401, 402, rate, KEY, 3, 0), whole[whole == 401])
-
-
-@pytest.mark.parametrize("rate", [1e-4, 0.05, 0.5, 0.999])
-@pytest.mark.parametrize("step", [1, 2])
-def test_rate_is_what_it_says(rate, step):
-    n = 400_000
-    size = len(poisson_sample(0, n, rate, KEY, step, 0))
-    assert abs(size - n * rate) < 4.5 * math.sqrt(n * rate * (1.0 - rate)) + 1.0
-
-
-def test_neighbouring_rows_are_independent():
-    taken = np.zeros(400_001, dtype=bool)
-    taken[poisson_sample(0, len(taken), 0.5, KEY, 1, 0)] = True
-    for first in (0, 1):  # within and across blocks of AES
-        pairs = np.bincount(2 * taken[first:-1:2] + taken[first + 1 :: 2], minlength=4)
-        assert scipy.stats.chisquare(pairs).pvalue > 1e-3
-
-
-def test_steps_keys_and_partitions_have_coins_of_their_own():
-    n, rate = 100_000, 0.3
-    streams = [(key, step, 0) for key in (KEY, KEY + 1) for step in (1, 2, 3)] + [(KEY, 1, 1), (KEY, 1, 2**20)]
-    samples = {stream: poisson_sample(0, n, rate, *stream) for stream in streams}
-    for one, other in itertools.combinations(samples, 2):
-        both = len(np.intersect1d(samples[one], samples[other]))
-        assert abs(both - n * rate**2) < 4.5 * math.sqrt(n * rate**2), (one, other)
-    words = np.concatenate([sampling._coins(0, n, KEY, step, 0) for step in range(4)])
-    assert len(np.unique(words)) == len(words)  # no counter twice
 
 
 @pytest.mark.parametrize(

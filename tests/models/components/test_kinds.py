@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from tests.models.components.durations import Durations, duration
 from tests.models.markov.columns import ColumnHMM
+from tests.plans import every
 from vips import MixedLatentClassAnalysis, PrivacyPlan
 from vips.data import Sequences
 from vips.models.components import columns
@@ -27,10 +28,6 @@ def durations_are_known():
     columns.KINDS.insert(0, Durations)
     yield
     columns.KINDS.remove(Durations)
-
-
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
 def chain(n_sequences, n_steps, seed=0):

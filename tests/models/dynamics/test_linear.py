@@ -7,7 +7,7 @@ import pytest
 
 import vips
 from tests.models.dynamics import brute_force
-from tests.steps import phase_of
+from tests.plans import every
 from vips import LinearDynamicalSystem, PrivacyPlan
 from vips.data import Sequences
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -41,29 +41,22 @@ HOSTILE = [
 ]
 
 
-def every(n_steps, **arguments):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps, **arguments)
-
-
 def arrays(posterior):
     return list(vars(posterior.dynamics).values())
 
 
-def at_a_posterior(stage, **arguments):
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1) if stage == "private" else every(3)
-    of = brute_force.a_system()
+def at_a_posterior(**arguments):
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1)
     model = LinearDynamicalSystem(K, privacy=plan, **({"max_norm": 4.0} | arguments))
     model.n_features_in_ = P
-    return model, DynamicsPosterior(of, 1.0, 10.0)
+    return model, DynamicsPosterior(brute_force.a_system(), 1.0, 10.0)
 
 
-def test_the_likelihood_does_not_fall():
-    bounds = []
-    for n_steps in (2, 3, 5, 8):
+def test_the_bound_is_the_likelihood():
+    for n_steps in (2, 8):
         model = LinearDynamicalSystem(K, privacy=every(n_steps)).fit(DATA)
-        bounds.append(model.bound(DATA, model.last_posterior_))
-        np.testing.assert_allclose(model.score_samples(DATA).sum(), bounds[-1], rtol=1e-9)  # in other coordinates
-    assert (np.diff(bounds) > 0.0).all()
+        bound = model.bound(DATA, model.last_posterior_)
+        np.testing.assert_allclose(model.score_samples(DATA).sum(), bound, rtol=1e-9)  # in other coordinates
 
 
 @pytest.mark.slow
@@ -123,61 +116,13 @@ def test_intervals_cover_what_comes():
     assert ((lower < new[:, 7:]) & (new[:, 7:] < upper)).mean() == pytest.approx(0.8, abs=0.02)
 
 
-@pytest.mark.parametrize("stage", ["private", "moments", "states"])
-def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage):
-    model, posterior = at_a_posterior(stage)
-    together = Sequences.from_list([*HOSTILE, *DATA])
-    phase = phase_of(model, "states" if stage == "states" else "moments")
-    statistics, blocks = phase.statistics_of(model, together, posterior), phase.blocks
-    norms = statistics.norms(blocks)
-    for i in range(len(together)):
-        alone = phase.statistics_of(model, together[i : i + 1], posterior)
-        chosen = np.zeros(len(together))
-        chosen[i] = 0.3
-        assert alone.norms(blocks)[0] == norms[i]
-        for name, value in statistics.weighted_sum(chosen).items():
-            np.testing.assert_array_equal(value, alone.weighted_sum(np.array([0.3]))[name])
-
-
-def clipped(model, posterior, records, plan):
-    statistics, blocks = model._moment_statistics(records, posterior), model.blocks()
-    totals = statistics.weighted_sum(plan.clip_weights(statistics.norms(blocks)))
-    return np.concatenate([totals[name].ravel() / block.scale for name, block in blocks.items()])
-
-
-@pytest.mark.parametrize("i", range(len(HOSTILE)))
-def test_one_sequence_of_any_kind_moves_the_sum_by_at_most_the_clip(i):
-    model, posterior = at_a_posterior("private")
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1, clip_norm=2.0)
-    with_it = Sequences.from_list([*DATA, HOSTILE[i]])
-    moved = clipped(model, posterior, with_it, plan) - clipped(model, posterior, with_it[: len(DATA)], plan)
-    assert np.isfinite(moved).all()
-    assert np.linalg.norm(moved) <= 2.0 + 1e-9
-
-
 @pytest.mark.parametrize("max_length", [2, 50])
 def test_no_sequence_is_longer_than_the_largest_norm(max_length):
-    model, posterior = at_a_posterior("private", max_length=max_length)
+    model, posterior = at_a_posterior(max_length=max_length)
     values = np.zeros((max_length, P))
     values[:, 0] = 100.0
     norm = model._moment_statistics(Sequences.from_list([values]), posterior).norms(model.blocks())[0]
     assert 0.7 * model.max_record_norm() < norm <= model.max_record_norm()
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-@pytest.mark.parametrize("with_groups", [False, True])
-@pytest.mark.parametrize("size", [0.1, 2.0])
-@pytest.mark.representatives("0.1-True-discrete", "2.0-False-gaussian")
-def test_private_fits_take_hostile_sequences(noise, with_groups, size):
-    data = Sequences.from_list([*HOSTILE, *DATA])
-    groups = np.arange(len(data)) % 7 if with_groups else None
-    bound = {"max_rows_per_group": 10} if with_groups else {}
-    plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=3, noise=noise, **bound)
-    with np.errstate(all="raise"):
-        model = LinearDynamicalSystem(K, privacy=plan, max_norm=4.0).fit(data, groups=groups)
-    assert all(np.isfinite(array).all() for array in arrays(model.last_posterior_))
-    assert np.isfinite(model.score_samples(DATA).sum())
-    assert model.privacy_.unit.startswith("all" if with_groups else "one sequence")
 
 
 def test_fits_without_privacy_take_gaps_and_empty_sequences():
@@ -188,19 +133,8 @@ def test_fits_without_privacy_take_gaps_and_empty_sequences():
     assert all(np.isfinite(array).all() for array in arrays(empty.last_posterior_))
 
 
-def test_a_million_steps_count_as_the_first_ones():
-    model, posterior = at_a_posterior("private", max_length=50)
-    long = Sequences.from_list([np.resize([1.0, 4.0, 0.0], (300_000, P))])
-    sums, expected = (
-        model._moment_statistics(sequences, posterior).weighted_sum(np.ones(1)) for sequences in (long, long.first(50))
-    )
-    for name, value in sums.items():
-        np.testing.assert_array_equal(value, expected[name])
-    assert sums["second"][P:, P:].max() == pytest.approx(50 * model.constant() ** 2)
-
-
 def test_steps_longer_than_the_norm_are_scaled_down():
-    model, posterior = at_a_posterior("private")
+    model, posterior = at_a_posterior()
     long, short = np.array([[3.0, np.nan, 40.0]]), np.array([[0.3, np.nan, 4.0]])
     short *= 4.0 / np.sqrt(np.nansum(short**2))
     sums, expected = (
@@ -209,14 +143,6 @@ def test_steps_longer_than_the_norm_are_scaled_down():
     )
     for name, value in sums.items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-12)
-
-
-def test_saved_systems_that_do_not_fit_together_are_refused():
-    given = DynamicsPosterior(brute_force.a_system(), 3.0, 20.0).to_arrays()
-    assert DynamicsPosterior.from_arrays(given).dynamics.loadings.shape == (P, K)
-    for name, value in (("moves", np.eye(3)), ("noise_variance", np.zeros(P)), ("offset", np.full(P, np.nan))):
-        with pytest.raises(ValueError, match="dynamics"):
-            DynamicsPosterior.from_arrays(given | {name: value})
 
 
 @pytest.fixture(scope="module")

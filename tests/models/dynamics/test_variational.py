@@ -11,7 +11,8 @@ from scipy.special import digamma
 
 import vips
 from tests.models.dynamics import brute_force
-from tests.models.dynamics.test_linear import DATA, HOSTILE, K, P, driven, every
+from tests.models.dynamics.test_linear import DATA, HOSTILE, K, P, driven
+from tests.plans import every
 from vips import LinearDynamicalSystem, PrivacyPlan
 from vips.data import Sequences
 from vips.models.dynamics.posterior import DynamicsPosterior
@@ -68,11 +69,6 @@ def test_states_are_those_of_dense_matrices(early):
             if t:
                 np.testing.assert_allclose(states.lagged[t], cov[at, (t - 1) * K : t * K], rtol=1e-7, atol=1e-12)
     assert expected_states(Sequences.from_list([np.empty((0, P))]), early).log_likelihood == 0.0
-
-
-def test_the_bound_does_not_fall():
-    bounds = [(model := fitted(n)).bound(DATA, model.last_posterior_) for n in (2, 3, 5, 8, 16)]
-    assert (np.diff(bounds) > 0.0).all()
 
 
 def moved(posterior, name, place, by):

@@ -7,7 +7,6 @@ import pytest
 
 import vips
 from tests.models.gaussian_mixtures.test_mixture import CENTRES, clusters, fitted
-from tests.models.short_audit import shorten
 from vips import BayesianGaussianMixture, PrivacyPlan
 from vips.models._gaussians import denoising
 from vips.models._gaussians.denoising import Influence, view
@@ -172,14 +171,3 @@ def test_summary_and_picture():
     np.testing.assert_allclose(widths, 2.0 * np.sqrt(2.0 * np.log(2.0)) * expected, rtol=1e-9)
     with pytest.raises(ValueError, match="two names or indices"):
         model.plot_components(("a", "d"))
-
-
-@pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=() if kind == "tied" else pytest.mark.slow) for kind in KINDS]
-)
-def test_an_audit_passes(kind, monkeypatch):
-    shorten(monkeypatch)
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
-    model = BayesianGaussianMixture(2, covariance_type=kind, max_norm=15.0, privacy=plan)
-    report = vips.audit(model, clusters(60), n_runs=2000)
-    assert report.passed, str(report)

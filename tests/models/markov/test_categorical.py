@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 from hmmlearn.vhmm import VariationalCategoricalHMM
 
-import vips
+from tests.plans import every
 from tests.steps import Stop, phase_of, stopped_after
 from vips import CategoricalHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.expfam import Dirichlet
 from vips.models.components.categories import Categories
-from vips.models.markov import categorical
 from vips.models.markov.posterior import SymbolPosterior
 from vips.models.markov.start import classes_of_symbols, first_classes, states_of_bins
 
@@ -29,10 +28,6 @@ HOSTILE = [
     np.full(5_000, 3.0),
     np.resize([1.0, 4.0], 999),
 ]
-
-
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
 def at_a_posterior(**arguments):
@@ -72,15 +67,6 @@ def test_without_noise_it_is_hmmlearn():
     np.testing.assert_allclose(end.predict_proba(DATA), peer.predict_proba(CODES, DATA.lengths), atol=1e-9)
 
 
-@pytest.mark.parametrize("inference", ["vb", "em"])
-def test_the_bound_does_not_fall(inference):
-    bounds = []
-    for n_steps in (8, 9, 10):
-        model = CategoricalHMM(K, n_symbols=V, random_state=3, inference=inference, privacy=every(n_steps)).fit(DATA)
-        bounds.append(model.bound(DATA, model.last_posterior_))
-    assert (np.diff(bounds) > -1e-8).all()
-
-
 def by_all_paths(codes, posterior):
     """Statistics of one sequence, from the probabilities of all paths."""
     (first, move), tables = posterior.chain, posterior.tables
@@ -115,26 +101,6 @@ def test_statistics_are_those_of_all_paths(codes):
     norm = np.sqrt(sum((expected[name] ** 2).sum() / block.scale**2 for name, block in blocks.items()))
     np.testing.assert_allclose(statistics.norms(blocks), norm, rtol=1e-8)
     np.testing.assert_allclose(model.inferred(record, posterior)[2], log_likelihood, rtol=1e-12)
-
-
-@pytest.mark.parametrize("stage", ["states", "pairs", "symbols", "neighbours", "classes"])
-def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage, monkeypatch):
-    model, posterior = at_a_posterior(privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=60))
-    if stage in ("symbols", "neighbours", "classes"):
-        monkeypatch.setattr(categorical, "_FEW_SYMBOLS", 0)
-        totals = {"symbols": np.full((1, V), 7.0), "sequences": np.ones(1)}
-        posterior = model._first_classes(totals, {"symbols": 0.0}, posterior)
-        assert posterior.contexts is not None
-    phase, together = phase_of(model, stage), Sequences.from_list([*HOSTILE, *DATA[:12]])
-    statistics, blocks = phase.statistics_of(model, together, posterior), phase.blocks
-    norms = statistics.norms(blocks)
-    for i in range(len(together)):
-        alone = phase.statistics_of(model, together[i : i + 1], posterior)
-        chosen = np.zeros(len(together))
-        chosen[i] = 0.3
-        assert alone.norms(blocks)[0] == norms[i]
-        for name, value in statistics.weighted_sum(chosen).items():
-            np.testing.assert_array_equal(value, alone.weighted_sum(np.array([0.3]))[name])
 
 
 def test_pairs_are_counted():
@@ -194,59 +160,6 @@ def test_a_mask_forbids_moves(n_symbols, inference):
 def test_a_mask_that_is_none_is_refused(masks, message):
     with pytest.raises(ValueError, match=message):
         CategoricalHMM(K, n_symbols=V, **masks).fit(DATA)
-
-
-def clipped(model, posterior, records, plan):
-    statistics, blocks = model.expected_statistics(records, posterior), phase_of(model, "states").blocks
-    totals = statistics.weighted_sum(plan.clip_weights(statistics.norms(blocks)))
-    return np.concatenate([totals[name].ravel() / block.scale for name, block in blocks.items()])
-
-
-@pytest.mark.parametrize("i", range(len(HOSTILE)))
-def test_one_sequence_of_any_kind_moves_the_sum_by_at_most_the_clip(i):
-    model, posterior = at_a_posterior()
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1, clip_norm=2.0)
-    with_it = Sequences.from_list([*DATA, HOSTILE[i]])
-    moved = clipped(model, posterior, with_it, plan) - clipped(model, posterior, with_it[: len(DATA)], plan)
-    assert np.isfinite(moved).all()
-    assert np.linalg.norm(moved) <= 2.0 + 1e-9
-
-
-def test_a_million_steps_count_as_the_first_ones():
-    model, posterior = at_a_posterior(max_length=50)
-    long = Sequences.from_list([np.resize([1.0, 4.0, 0.0], 1_000_000)])
-    sums, expected = (
-        model.expected_statistics(records, posterior).weighted_sum(np.ones(1)) for records in (long, long.first(50))
-    )
-    for name, value in sums.items():
-        np.testing.assert_array_equal(value, expected[name])
-    assert sums["start"].sum() + sums["moves"].sum() == pytest.approx(50)
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-@pytest.mark.parametrize("with_groups", [False, True])
-def test_private_fits_take_hostile_sequences(noise, with_groups):
-    data = Sequences.from_list([*HOSTILE, *DATA])
-    groups = np.arange(len(data)) % 7 if with_groups else None
-    bound = {"max_rows_per_group": 10} if with_groups else {}
-    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=30, noise=noise, **bound)
-    with np.errstate(all="raise"):
-        model = CategoricalHMM(K, n_symbols=V, privacy=plan).fit(data, groups=groups)
-    assert all(np.isfinite(array).all() for array in arrays(model.last_posterior_))
-    assert model.privacy_.unit.startswith("all" if with_groups else "one sequence")
-
-
-def test_chunks_change_nothing(tmp_path):
-    plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=0.5, n_steps=30, reproducible_noise=True)
-    expected = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA)
-    other = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0)
-    other.chunk_size = 7
-    other.fit(DATA)
-    for array, value in zip(arrays(other.last_posterior_), arrays(expected.last_posterior_), strict=True):
-        np.testing.assert_allclose(array, value, rtol=1e-6)
-    expected.save(tmp_path / "a.vips")
-    again = vips.load(tmp_path / "a.vips")
-    assert again.score_samples(DATA).sum() == expected.score_samples(DATA).sum()
 
 
 def test_a_fit_goes_on_from_a_checkpoint_of_the_start(tmp_path):

@@ -11,6 +11,7 @@ from hmmlearn.hmm import GaussianHMM as Peer
 from scipy.stats import invwishart, matrix_normal, multivariate_normal
 
 import vips
+from tests.plans import every
 from vips import FactorialHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.expfam import Dirichlet
@@ -31,10 +32,6 @@ def generated(n, rng, n_steps=20):
 
 TRAIN, _ = generated(3_000, np.random.default_rng(0))
 TEST, STATES = generated(200, np.random.default_rng(1))
-
-
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
 def a_posterior(n_chains=M, plug_in=True, seed=0):
@@ -305,21 +302,6 @@ def test_missing_steps_empty_sequences_and_hostile_ones():
     np.testing.assert_allclose(model.predict_proba(steps[2:3]).sum(axis=-1), 1.0)
     assert model.score_samples(steps[1:3])[0] == 0.0
     np.testing.assert_allclose(model.score_samples(steps[1:3])[1], 0.0, atol=1e-12)  # nothing was seen
-
-
-def test_saved_models_come_back(tmp_path):
-    model = FactorialHMM(2, 2, privacy=every(5), random_state=0).fit(TRAIN)
-    model.save(tmp_path / "m.vips")
-    back = vips.load(tmp_path / "m.vips")
-    assert back.score_samples(TEST).sum() == model.score_samples(TEST).sum()
-    arrays = model.last_posterior_.to_arrays()
-    for name, value in (
-        ("mean", arrays["mean"][:, 1:]), ("scale", -arrays["scale"]), ("dof", np.array(0.5)),
-        ("spread", 0.0 * arrays["spread"]),
-        ("whitening", arrays["whitening"].T), ("centre", np.full(3, np.nan)), ("moves", arrays["moves"][:1]),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match="posterior's"):
-            FactorialPosterior.from_arrays(arrays | {name: value})
 
 
 def test_chains_in_another_order_are_the_same_model(plain):

@@ -8,15 +8,14 @@ from hmmlearn.hmm import GaussianHMM as PeerEM
 from hmmlearn.vhmm import VariationalGaussianHMM
 from scipy.stats import multivariate_normal, norm
 
-import vips
 from tests.known_bits import cached
+from tests.plans import every
 from vips import GaussianHMM, PrivacyPlan
 from vips.core.phases import phases_of
 from vips.core.sums import DenseStatistics, gaussian_runs
 from vips.data import Sequences
 from vips.models._chains import inferred
 from vips.models.markov import gaussian
-from vips.models.markov.gaussian_posterior import GaussianChainPosterior
 from vips.models.markov.posterior import order_of_mask
 
 K, D = 3, 2
@@ -45,10 +44,6 @@ HOSTILE = [
     np.tile([[9.0, 9.0], [-9.0, 9.0]], (400, 1)),
 ]
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=40, clip_norm=1.0)
-
-
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
 
 
 @cached
@@ -179,56 +174,6 @@ def test_statistics_are_those_formed_one_by_one(kind):
     weights = np.linspace(0.0, 1.0, len(sequences))
     for name, expected in dense.weighted_sum(weights).items():
         np.testing.assert_allclose(statistics.weighted_sum(weights)[name], expected, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["full", "diag"])
-def test_a_sequence_counts_as_if_alone_to_the_last_bit(kind):
-    model, posterior = at_a_posterior(kind)
-    together = Sequences.from_list([*HOSTILE, *DATA[:30]])
-    for phase in phases_of(model, 40)[1:]:
-        with np.errstate(all="ignore"):
-            statistics = phase.statistics_of(model, together, posterior)
-            norms = statistics.norms(phase.blocks)
-            for i in range(len(together)):
-                alone, chosen = phase.statistics_of(model, together[i : i + 1], posterior), np.zeros(len(together))
-                chosen[i] = 0.3
-                assert alone.norms(phase.blocks)[0] == norms[i]
-                for name, value in statistics.weighted_sum(chosen).items():
-                    np.testing.assert_array_equal(value, alone.weighted_sum(np.array([0.3]))[name])
-
-
-@pytest.mark.parametrize("kind", ["full", "diag"])
-@pytest.mark.parametrize("i", range(len(HOSTILE)))
-@pytest.mark.parametrize("number", [1, 2])
-def test_one_sequence_of_any_kind_moves_the_sum_by_at_most_the_clip(number, i, kind):
-    """It moves the sums of pairs, and those of states."""
-    model, posterior = at_a_posterior(kind)
-    phase = phases_of(model, 40)[number]
-
-    def clipped(records):
-        statistics, blocks = phase.statistics_of(model, records, posterior), phase.blocks
-        totals = statistics.weighted_sum(PLAN.clip_weights(statistics.norms(blocks)))
-        return np.concatenate([totals[name].ravel() / block.scale for name, block in blocks.items()])
-
-    with np.errstate(all="ignore"):
-        moved = clipped(Sequences.from_list([*DATA, HOSTILE[i]])) - clipped(DATA)
-    assert np.isfinite(moved).all()
-    assert np.linalg.norm(moved) <= 1.0 + 1e-8
-
-
-@pytest.mark.parametrize("kind", ["full", "diag"])
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-def test_private_fits_take_hostile_sequences(noise, kind, tmp_path):
-    data = Sequences.from_list([*HOSTILE, *DATA])
-    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=12, noise=noise, max_rows_per_group=10)
-    with np.errstate(all="raise"):
-        model = GaussianHMM(K, covariance_type=kind, max_norm=8.0, privacy=plan).fit(
-            data, groups=np.arange(len(data)) % 20
-        )
-    assert np.isfinite(model.means_).all()
-    assert np.isfinite(model.covars_).all()
-    model.save(tmp_path / "a.vips")
-    assert vips.load(tmp_path / "a.vips").score_samples(DATA).sum() == model.score_samples(DATA).sum()
 
 
 def test_transport_carries_sums_to_the_coordinates_of_the_next_posterior():
@@ -402,17 +347,6 @@ def test_a_sequence_that_contradicts_the_mask_counts(n_states, dtype, low):
     np.testing.assert_allclose(pairs.sum(), n_steps - 1.0, rtol=1e-5)
     np.testing.assert_allclose(shares[n_states:, -1], 1.0, rtol=1e-5)
     np.testing.assert_allclose(shares[np.arange(n_states - 1), np.arange(n_states - 1)], 1.0, rtol=1e-5)
-
-
-def test_a_forged_type_of_covariance_is_refused():
-    arrays = GaussianHMM(K, covariance_type="diag", privacy=every(3)).fit(DATA).last_posterior_.to_arrays()
-    for kind in range(4):
-        forged = arrays | {"gaussians_covariance_type": np.array(kind)}
-        if kind == arrays["gaussians_covariance_type"]:
-            GaussianChainPosterior.from_arrays(forged)
-        else:
-            with pytest.raises(ValueError, match="posterior's"):
-                GaussianChainPosterior.from_arrays(forged)
 
 
 @pytest.mark.parametrize("kind", ["full", "diag"])

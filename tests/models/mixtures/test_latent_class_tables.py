@@ -12,9 +12,8 @@ import pytest
 import scipy.sparse as sp
 
 from tests.models.mixtures.tables import LEVELS, answers
-from tests.models.short_audit import shorten
 from tests.preprocessing.test_hostile_cells import CELLS, MARKS
-from vips import LatentClassAnalysis, PrivacyPlan, audit, compare, load
+from vips import LatentClassAnalysis, PrivacyPlan, compare, load
 from vips.data import CSRShards, InMemoryData
 
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=4, reproducible_noise=True)
@@ -272,10 +271,3 @@ def test_classes_in_another_order_are_matched():
     other.last_posterior_ = other.in_order(other.last_posterior_, np.array([2, 0, 1]))
     np.testing.assert_allclose(model.score_samples(frame), other.score_samples(frame))
     assert all(row.value == pytest.approx(0.0, abs=1e-12) for row in compare(model, other, frame, n_bootstrap=20).rows)
-
-
-def test_an_audit_finds_nothing(monkeypatch):
-    shorten(monkeypatch)
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
-    report = audit(model_of(plan, categories=LEVELS), answers(30), n_runs=1000, random_state=0)
-    assert report.passed, str(report)

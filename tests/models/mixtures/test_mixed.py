@@ -14,6 +14,7 @@ from sklearn.mixture import GaussianMixture
 import vips
 from tests.memory import NOISE, peak_of
 from tests.models.mixtures.tables import LEVELS, answers, one_hot, textbook_step
+from tests.plans import every
 from vips import MixedLatentClassAnalysis, PrivacyPlan
 from vips.data import NpySource
 from vips.expfam import Dirichlet
@@ -29,17 +30,13 @@ K = 3
 COLUMNS = {"age": (0, 110), "visits": range(41), "sex": ["f", "m"], "income": (0.0, 20.0), "town": ["a", "b", "c"]}
 
 
-def every(n_steps):
-    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
-
-
 def people(n, seed=0, missing=0.05):
     """A data frame of three kinds of people, and their kinds."""
     rng = np.random.default_rng(seed)
     kind = rng.choice(K, n, p=[0.5, 0.3, 0.2])
     table = pd.DataFrame({
         "unused": np.arange(n),
-        "age": rng.normal(np.array([30.0, 55.0, 80.0])[kind], np.array([8.0, 7.0, 5.0])[kind]).round(),
+        "age": rng.normal(np.array([30.0, 55.0, 80.0])[kind], np.array([8.0, 7.0, 5.0])[kind]),
         "visits": rng.poisson(np.array([1.0, 3.0, 9.0])[kind]),
         "sex": np.where(rng.random(n) < np.array([0.2, 0.8, 0.5])[kind], "f", "m"),
         "income": rng.normal(np.array([3.0, 7.0, 2.0])[kind], np.array([1.0, 2.0, 0.5])[kind]),
@@ -153,14 +150,6 @@ def test_densities_are_those_of_scipy():
     scores = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
     np.testing.assert_allclose(model.score_samples(table), scores, rtol=1e-9)
     np.testing.assert_allclose(model.predict_proba(table), np.exp(logs - scores[:, None]), atol=1e-10)
-
-
-@pytest.mark.parametrize("inference", ["vb", "em"])
-def test_the_bound_does_not_fall(inference):
-    table, _ = people(400)
-    models = [model_of(every(n), inference=inference).fit(table) for n in (3, 4, 5, 7)]
-    values = models[0]._values(table, reset=False)
-    assert (np.diff([model.bound(values, model.last_posterior_) for model in models]) > -1e-8).all()
 
 
 def check_kinds(model):
@@ -332,16 +321,6 @@ def test_base_measure_counts_factorials():
     rate = model.last_posterior_.columns["counts"].mean[0, 0]
     expected = 3.0 * np.log(rate) - rate - gammaln(4.0)
     np.testing.assert_allclose(model.score_samples(np.array([[3.0], [np.nan]])), [expected, 0.0], atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("scale", 1e-320), ("centre", 1e300), ("numbers_mean", 1e300), ("counts_shape", 1e100)]
-)
-def test_forged_posteriors_are_refused(name, value):
-    posterior = model_of(every(2)).fit(people(200)[0]).last_posterior_
-    arrays = posterior.to_arrays()
-    with pytest.raises(ValueError, match="the posterior's"):
-        type(posterior).from_arrays(arrays | {name: np.full_like(arrays[name], value)})
 
 
 @pytest.mark.parametrize("model_class", [MixedLatentClassAnalysis, vips.LatentClassAnalysis])

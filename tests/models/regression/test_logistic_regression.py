@@ -16,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 
 from experiments.datasets import load_adult
 from vips import BayesianLogisticRegression, PrivacyPlan
-from vips.core.phases import phases_of
 from vips.expfam import Gamma
 from vips.preprocessing import TableEncoder
 from vips.reference import gibbs_logistic
@@ -61,15 +60,6 @@ def test_a_full_batch_without_noise_is_the_textbook_update(statistics, container
     np.testing.assert_allclose(model.last_posterior_.mean, mean, rtol=1e-10)
     np.testing.assert_allclose(model.last_posterior_.cov, cov, rtol=1e-10, atol=1e-14)
     assert model.alpha_ == pytest.approx(alpha, rel=1e-10)
-
-
-def test_the_plan_without_noise_gives_the_same_as_the_non_private_plan():
-    X, y = logistic_data(200, [1.0, -2.0, 0.5], 0.4)
-    noiseless = PrivacyPlan(noise_multiplier=0.0, sampling_rate=1.0, n_steps=12, clip_norm=np.inf)
-    one = BayesianLogisticRegression(privacy=noiseless).fit(X, y).last_posterior_
-    other = BayesianLogisticRegression(privacy=FULL_BATCH).fit(X, y).last_posterior_
-    np.testing.assert_allclose(one.mean, other.mean, rtol=1e-12)
-    np.testing.assert_allclose(one.cov, other.cov, rtol=1e-12, atol=1e-15)
 
 
 def test_single_precision_forms_change_little():
@@ -393,28 +383,6 @@ def test_the_report_names_what_was_declared():
 
 
 # -- what a review found ------------------------------------------------------------------------------------------
-
-
-def statistics_of(model, X, y, posterior):
-    from vips import Records
-
-    statistics = model.expected_statistics(Records(X, y), posterior)
-    blocks = phases_of(model, 20)[-1].blocks
-    sums = [statistics.weighted_sum((np.arange(X.shape[0]) == i).astype(float)) for i in range(X.shape[0])]
-    return statistics.norms(blocks), [np.concatenate([np.ravel(total[name]) for name in blocks]) for total in sums]
-
-
-@pytest.mark.parametrize("n_stored", [7, 8, 16, 128, 129])
-def test_norms_of_sparse_rows_do_not_depend_on_their_place(n_stored):
-    rng = np.random.default_rng(n_stored)
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1, noise="discrete")
-    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, covariance="diagonal", fit_intercept=False)
-    X = sp.csr_array(rng.normal(size=(60, n_stored)))
-    model.fit(X, np.ones(60))
-    norms, _ = statistics_of(model, X, np.ones(60), model.last_posterior_)
-    for i in range(60):
-        alone, _ = statistics_of(model, X[[i]], np.ones(1), model.last_posterior_)
-        assert alone[0] == norms[i]  # to the last bit
 
 
 def test_what_y_may_be_depends_on_its_container_alone():

@@ -13,7 +13,8 @@ from sklearn.linear_model import LogisticRegression
 
 import vips
 from tests.laws.cases import BetaBernoulli
-from tests.mutants import check_notices
+from tests.mutants import noticed
+from tests.releases import releases
 from vips import BayesianBinomialRegression, BayesianLogisticRegression, PrivacyBudget, PrivacyPlan, PrivacyWarning
 from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _newton as newton
@@ -155,19 +156,14 @@ def carried_by_nothing(patch):
     patch.setattr(Released, "_linear", lambda self, estimate, H: original(self, 0.5 * estimate, H))
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check"),
-    [
-        (carried_by_nothing, _coefficients_without_noise_are_the_root),
-        (without("points", np.zeros_like), _coefficients_without_noise_are_the_root),
-        (without("squares", lambda squares: 4.0 * squares), _coefficients_without_noise_are_the_root),
-        (without("stds", lambda stds: 0.1 * stds), partial(_covariance_is_that_of_draws, **WITH["noise"], n=30)),
-        (without("variance", np.zeros_like), partial(_covariance_is_that_of_draws, **WITH["samples"], n=30)),
-        (without("ratios", lambda _: (1.0, 1.0)), partial(_covariance_is_that_of_draws, **WITH["squares"], n=30)),
-    ],
+test_mutant_is_noticed = noticed(
+    (carried_by_nothing, _coefficients_without_noise_are_the_root),
+    (without("points", np.zeros_like), _coefficients_without_noise_are_the_root),
+    (without("squares", lambda squares: 4.0 * squares), _coefficients_without_noise_are_the_root),
+    (without("stds", lambda stds: 0.1 * stds), partial(_covariance_is_that_of_draws, **WITH["noise"], n=30)),
+    (without("variance", np.zeros_like), partial(_covariance_is_that_of_draws, **WITH["samples"], n=30)),
+    (without("ratios", lambda _: (1.0, 1.0)), partial(_covariance_is_that_of_draws, **WITH["squares"], n=30)),
 )
-def test_mutant_is_noticed(mutant, check, monkeypatch):
-    check_notices(check, mutant, monkeypatch)
 
 
 def test_directions_that_noise_hides_are_not_certain():
@@ -225,13 +221,7 @@ def test_kept_steps_are_those_of_the_fit(n_steps):
     X, y, _ = table(100, 3, np.random.default_rng(2))
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.7, n_steps=n_steps)
     model = BayesianLogisticRegression(privacy=plan, max_norm=2.0)
-    looked, totals = [], []
-    original, update = PrivacyPlan.add_noise, model.to_posterior
-
-    def watch(self, total, *others):
-        noisy = original(self, total, *others)
-        totals.append(noisy.get("linear", np.nan) / 0.7)
-        return noisy
+    looked, update = [], model.to_posterior
 
     def seen(average, noise_std, previous):
         if previous is not None:
@@ -239,10 +229,10 @@ def test_kept_steps_are_those_of_the_fit(n_steps):
         return update(average, noise_std, previous)
 
     model.to_posterior = seen
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "add_noise", watch)
+    with releases() as steps:
         model.fit(X, y)
-    kept, totals = model.last_posterior_.search.kept, totals[n_steps - len(looked) :]
+    totals = [step.noisy["linear"] / 0.7 for step in steps[n_steps - len(looked) :]]
+    kept = model.last_posterior_.search.kept
     n_zooms = 3 if n_steps == 9 else 4 * 7
     assert kept.points.shape[1] == min(n_steps - n_zooms, 64)
     assert kept.counts.sum() == n_steps - n_zooms == len(looked)

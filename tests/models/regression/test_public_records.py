@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 import vips
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from vips import BayesianBinomialRegression, BayesianLogisticRegression, PrivacyBudget, PrivacyLedger, PrivacyPlan
 from vips.core import engine
 from vips.exceptions import CheckpointError
@@ -240,16 +240,11 @@ def never_disbelieved(patch):
     patch.setattr(contract, "best_prior", lambda *others: 0)
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check"),
-    [
-        (weight_from_exact_totals, _released_totals_decide),
-        (noise_taken_for_signal, lambda: _few_records_stay_with_what_was_public()),
-        (never_disbelieved, lambda: _flipped_labels_are_disbelieved(5000)),
-    ],
+test_mutant_is_noticed = noticed(
+    (weight_from_exact_totals, _released_totals_decide),
+    (noise_taken_for_signal, lambda: _few_records_stay_with_what_was_public()),
+    (never_disbelieved, lambda: _flipped_labels_are_disbelieved(5000)),
 )
-def test_mutant_is_noticed(mutant, check, monkeypatch):
-    check_notices(check, mutant, monkeypatch)
 
 
 def test_a_fit_with_public_records_is_saved_and_continued(tmp_path):

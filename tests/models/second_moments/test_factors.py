@@ -12,7 +12,7 @@ from tests.laws.cases import CASES
 from tests.laws.reachable import everything_reachable_is_a_function_of_the_noisy_totals
 from tests.models.short_audit import shorten
 from tests.mutants import check_notices
-from vips import FactorAnalysis, PrivacyPlan, ProbabilisticPCA, audit, load
+from vips import FactorAnalysis, PrivacyPlan, ProbabilisticPCA, audit
 from vips.models.second_moments import estimates, factors, linear_regression
 from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.estimates import (
@@ -173,15 +173,12 @@ def test_noise_alone_gives_no_components_and_no_intervals(model):
 
 @pytest.mark.parametrize("model", [ProbabilisticPCA, FactorAnalysis])
 @pytest.mark.slow
-def test_save_audit_and_plot(model, tmp_path, monkeypatch):
+def test_audit_and_plot(model, monkeypatch):
     shorten(monkeypatch)
     X, _ = table(5000, np.random.default_rng(6))
     private = model(2, privacy=plan(4.0), max_norm=2.5)
     fitted = private.fit(X)
-    fitted.save(tmp_path / "model.vips")
-    restored = load(tmp_path / "model.vips")
-    np.testing.assert_array_equal(restored.transform(X[:5]), fitted.transform(X[:5]))
-    assert list(restored.get_feature_names_out()) == [f"{model.__name__.lower()}{i}" for i in range(2)]
+    assert list(fitted.get_feature_names_out()) == [f"{model.__name__.lower()}{i}" for i in range(2)]
     assert fitted.plot_loadings().get_yticks().tolist() == [0, 1]
     assert audit(private, X[:200], n_runs=1000, random_state=0).passed
 

@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from sklearn.linear_model import ARDRegression, BayesianRidge
 
 from tests.models.short_audit import shorten
-from tests.mutants import check_notices
-from vips import BayesianLinearRegression, PrivacyBudget, PrivacyPlan, PrivacyWarning, audit, load
+from tests.mutants import add, check_notices
+from vips import BayesianLinearRegression, PrivacyBudget, PrivacyPlan, PrivacyWarning, audit
 from vips.core.sums.regressions import SquaresOfShares
 from vips.models import _newton
 from vips.models._coefficient_tables import BENT
@@ -251,7 +251,7 @@ def test_a_persons_weight_does_not_look_at_targets_and_its_rows_may_say_the_same
         patch.setattr(BayesianLinearRegression, "_rows_like_one", lambda self: 1.0)
 
     def of_rows(patch):
-        patch.setattr(SquaresOfShares, "starts", property(lambda self: None, lambda self, starts: None), raising=False)
+        add(patch, SquaresOfShares, "starts", property(lambda self: None, lambda self, starts: None))
 
     check_notices(check_moments, independent, monkeypatch, "deviation of an effect")
     monkeypatch.undo()
@@ -375,15 +375,11 @@ def test_columns_that_vary_together_get_no_limits():
     assert table["lower"].isna().tolist()[:3] == [True, True, False]
 
 
-def test_save_summary_audit_and_persons(tmp_path, monkeypatch):
+def test_summary_audit_and_persons(monkeypatch):
     shorten(monkeypatch)
     rng = np.random.default_rng(5)
     X, y, w = table(3000, rng)
     model = BayesianLinearRegression(privacy=plan(4.0), **TABLE).fit(X, y)
-    model.save(tmp_path / "model.vips")
-    restored = load(tmp_path / "model.vips")
-    np.testing.assert_array_equal(restored.coef_, model.coef_)
-    np.testing.assert_array_equal(restored.last_posterior_.information, model.last_posterior_.information)
     summary = model.summary()
     assert list(summary.columns) == ["mean", "std", "lower", "upper", "P(> 0)"]
     assert list(summary.index) == ["x0", "x1", "x2", "x3", "intercept"]

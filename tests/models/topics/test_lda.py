@@ -67,15 +67,6 @@ def test_no_noise_is_textbook_batch_variational_bayes():
     np.testing.assert_allclose(model.components_, expected, rtol=1e-6)
 
 
-def test_poisson_at_rate_one_is_the_full_batch(corpus):
-    plans = [
-        PrivacyPlan(noise_multiplier=0.0, sampling_rate=1.0, n_steps=3, clip_norm=np.inf, sampling=sampling)
-        for sampling in ("full", "poisson")
-    ]
-    first, second = (LatentDirichletAllocation(5, privacy=p, random_state=1).fit(corpus.counts[:200]) for p in plans)
-    np.testing.assert_array_equal(first.components_, second.components_)
-
-
 @pytest.mark.slow
 def test_online_quality_matches_scikit_learn(corpus):
     train, test = corpus.counts[:1200], corpus.counts[1200:]
@@ -92,20 +83,6 @@ def test_online_quality_matches_scikit_learn(corpus):
     reference.last_posterior_ = TopicPosterior(theirs.components_)
     for kind in ("completion", "bound"):
         assert ours.perplexity(test, kind=kind) <= 1.01 * reference.perplexity(test, kind=kind)
-
-
-def test_bound_does_not_fall_in_full_batch_fits(corpus):
-    counts = corpus.counts[:150]
-    model = LatentDirichletAllocation(
-        5, privacy=PrivacyPlan.non_private(n_steps=15), mean_change_tol=1e-8, max_doc_update_iter=2000,
-        dtype=np.float64, random_state=0,
-    )  # fmt: skip
-    path, original = [], model.to_posterior
-    model.to_posterior = lambda *args: path.append(original(*args)) or path[-1]
-    model.fit(counts)
-    bounds = np.array([model.bound(counts, posterior) for posterior in path])
-    assert (np.diff(bounds) > -1e-6 * np.abs(bounds[:-1])).all()
-    assert bounds[-1] > bounds[0]
 
 
 def test_document_bound_is_below_the_exact_evidence():
@@ -292,17 +269,6 @@ def test_seeds(corpus):
     assert not a.privacy_.has_guarantee
 
 
-def test_threads_change_nothing(corpus, monkeypatch):
-    from vips.core.exact import threads as _threads
-
-    results = []
-    for threads in (1, 2, 5):
-        monkeypatch.setattr(_threads, "n_threads", lambda threads=threads: threads)
-        results.append(LatentDirichletAllocation(3, random_state=0).fit(corpus.counts[:300]).components_)
-    np.testing.assert_array_equal(results[0], results[1])
-    np.testing.assert_array_equal(results[0], results[2])
-
-
 def test_document_length(corpus):
     plan = PrivacyPlan.non_private(n_steps=2)
     for method in ("resample", "scale"):
@@ -392,17 +358,6 @@ def test_wrong_containers_are_refused_without_quoting_values():
 # -- bad input: private facts -----------------------------------------------------------------------------------
 
 
-def test_private_fits_run_on_any_rows(corpus):
-    plan = private_plan()
-    rows = corpus.counts[:6].toarray().astype(float)
-    defective = rows.copy()
-    defective[0, 0], defective[1, 0], defective[2, 0], defective[3, 0] = np.nan, np.inf, -1.0, 0.5
-    defective[4] = 0.0
-    for data in (rows[:0], rows[:1], np.zeros((3, 200)), defective, sp.csr_array(defective), sp.csr_matrix((0, 200))):
-        model = LatentDirichletAllocation(3, vocabulary=200, privacy=plan).fit(data)
-        assert np.isfinite(model.components_).all()
-
-
 def test_defective_rows_count_for_nothing(corpus):
     plan = private_plan(reproducible_noise=True, sampling_rate=1.0)
     clean = corpus.counts[:20].toarray().astype(float)
@@ -430,18 +385,6 @@ def test_counts_at_the_edge_of_single_precision_do_not_raise(n_topics, n_words, 
         counts[20, rng.choice(n_words, used, replace=False)] = count
         model = LatentDirichletAllocation(n_topics, vocabulary=n_words, privacy=plan, random_state=seed)
         assert np.isfinite(model.fit(counts).components_).all()
-
-
-def test_columns_that_do_not_exist_count_for_nothing():
-    """A malformed CSR row must not read or write outside the arrays."""
-    plan = private_plan(reproducible_noise=True, sampling_rate=1.0)
-    good = sp.csr_matrix((np.ones(4), [0, 1, 0, 2], [0, 2, 4]), shape=(2, 3))
-    bad = sp.csr_matrix((np.ones(5), [0, 1, 0, 2, 0], [0, 2, 4, 5]), shape=(3, 3))
-    bad.indices[4] = 1_000_000
-    first, second = (
-        LatentDirichletAllocation(2, vocabulary=3, privacy=plan, random_state=0).fit(X).components_ for X in (good, bad)
-    )
-    np.testing.assert_array_equal(first, second)
 
 
 def test_non_private_fits_validate_as_scikit_learn_does():

@@ -16,11 +16,6 @@ from vips.models.topics.words import TopicWords
 SMALL = TopicWords.of(np.array([[7.0, 3.0, 1.0], [1.0, 3.0, 3.0]]), 1.0, ["a", "b", "c"])
 
 
-def random_words(n_topics=5, n_words=400):
-    concentration = np.random.default_rng(0).gamma(0.1, 10.0, (n_topics, n_words)) + 0.01
-    return TopicWords.of(concentration, 0.01, [f"w{v}" for v in range(n_words)])
-
-
 def test_shares_and_frequencies_by_hand():
     np.testing.assert_allclose(SMALL.shares, [8 / 12, 4 / 12])
     assert SMALL.total == 12.0

@@ -8,11 +8,10 @@ from importlib import import_module
 
 import numpy as np
 
-from tests.laws.cases import CASES, arguments
+from tests.laws.cases import arguments
 from vips import PrivacyPlan, audit
 from vips.tools.auditing import replay
 
-BY_NAME = {case.name: case for case in CASES}
 SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
 FULL = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
 HARDENED = replace(FULL, noise="discrete")

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.laws.cases import BetaBernoulli, SecondMoments
-from tests.tools.auditing.audits import BY_NAME, FULL, SAMPLED, audited
+from tests.laws.cases import BY_NAME, BetaBernoulli, SecondMoments
+from tests.tools.auditing.audits import FULL, SAMPLED, audited
 from vips import DenseStatistics
 from vips.core.phases import phases_of
 from vips.tools.auditing.records import Table

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.laws.cases import BetaBernoulli, SecondMoments
-from tests.tools.auditing.audits import BY_NAME, SAMPLED, audited, look_only_for
+from tests.laws.cases import BY_NAME, BetaBernoulli, SecondMoments
+from tests.tools.auditing.audits import SAMPLED, audited, look_only_for
 from vips import Block, DenseStatistics, PrivacyPlan
 
 pytestmark = pytest.mark.usefixtures("one_thread", "forked")

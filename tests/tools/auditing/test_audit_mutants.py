@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.laws import test_mutants as mutants
+from tests.laws.cases import BY_NAME
 from tests.tools.auditing.audits import (
-    BY_NAME,
     CONFIDENCE,
     FULL,
     HARDENED,
@@ -41,7 +41,6 @@ MUTANTS = [
     (mutants.one_block_unclipped, "second moments", None, {"sensitivity", "norms"}),
     (mutants.clip_per_block, "beta-bernoulli", None, {"sensitivity"}),
     (mutants.clip_forgotten, "lda", None, {"sensitivity"}),
-    (mutants.lda_norm_halved, "lda", None, {"sensitivity", "norms"}),
     (mutants.lda_norm_without_the_scales, "lda", None, {"sensitivity", "norms"}),
     (mutants.repeated_words_not_merged, "lda", None, {"sensitivity"}),
     (mutants.divided_by_the_realised_batch, "beta-bernoulli", None, {"additivity"}),
@@ -65,7 +64,7 @@ MUTANTS = [
 # Another mutant on every change is rejected by the same finding.
 BEFORE_A_RELEASE = {
     mutants.noise_truncated, mutants.noise_only_on_empty_totals, mutants.block_scale_ignored_by_noise,
-    mutants.clip_forgotten, mutants.lda_norm_without_the_scales, mutants.repeated_words_not_merged,
+    mutants.clip_forgotten, mutants.repeated_words_not_merged,
     mutants.same_sample_every_step, mutants.noise_seeded_by_random_state, mutants.discrete_noise_halved,
     mutants.bad_record_raises, mutants.stops_on_a_private_quantity, mutants.two_statistics_as_two_sampled_steps,
     mutants.one_draw_for_all_rows_of_a_block, mutants.symmetric_noise_not_isometric, mutants.one_block_unclipped,

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tests.data import test_groups as mutants
-from tests.laws.cases import REPRESENTATIVES, arguments
+from tests.laws.cases import BY_NAME, REPRESENTATIVES, arguments
 from tests.models.test_sample_weights import weights_as_they_are
-from tests.tools.auditing.audits import BY_NAME, SAMPLED, audited, look_only_for
+from tests.tools.auditing.audits import SAMPLED, audited, look_only_for
 from vips import PrivacyPlan, audit
 from vips.core.execution import partitions
 

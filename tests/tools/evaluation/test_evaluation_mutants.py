@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 import numpy as np
-import pytest
 
-from tests.mutants import check_notices
+from tests.mutants import noticed
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
 from tests.tools.evaluation import test_estimates, test_evaluate
 from vips.tools.evaluation import estimates, evaluate
@@ -62,24 +61,14 @@ def the_sample_is_no_part_of_the_interval(patch):
     patch.setattr(test_estimates, "linear_score", linear_score)
 
 
-@pytest.mark.parametrize(
-    ("mutant", "check", "says"),
-    [
-        (rows_of_a_person_add_up, partial(test_evaluate.test_a_person_moves_the_sum_by_one, 10**4), "a person moves"),
-        (rows_without_a_probability_count, test_evaluate.test_a_record_moves_one_cell, "a record of nan moves"),
-        (the_sum_is_rounded_and_not_the_persons, test_evaluate.test_a_person_moves_the_lattice_by_one, "whole numbers"),
-        (a_call_without_a_prediction_drops_all_its_rows, test_evaluate.test_rows_that_raise_change_no_others, "changes others"),
-        (noise_is_no_part_of_the_interval, lambda: test_estimates.test_intervals_hold(test_estimates.CASES[0]), "too seldom"),
-        (the_sample_is_no_part_of_the_interval, lambda: test_estimates.test_intervals_hold(test_estimates.CASES[1]),
-         "too seldom"),
-    ],
+test_mutants_are_noticed = noticed(
+    (rows_of_a_person_add_up, partial(test_evaluate.test_a_person_moves_the_sum_by_one, 10**4), "a person moves"),
+    (rows_without_a_probability_count, test_evaluate.test_a_record_moves_one_cell, "a record of nan moves"),
+    (the_sum_is_rounded_and_not_the_persons, test_evaluate.test_a_person_moves_the_lattice_by_one, "whole numbers"),
+    (a_call_without_a_prediction_drops_all_its_rows, test_evaluate.test_rows_that_raise_change_no_others, "changes others"),
+    (calls_have_as_many_rows_as_there_are, test_evaluate.test_rows_that_raise_change_no_others, "changes others"),
+    (noise_is_no_part_of_the_interval, lambda: test_estimates.test_intervals_hold(test_estimates.CASES[0]), "too seldom"),
+    (the_sample_is_no_part_of_the_interval, lambda: test_estimates.test_intervals_hold(test_estimates.CASES[1]),
+     "too seldom"),
+    (fits_are_charged_at_the_end, test_evaluate.test_it_is_charged_before_a_row_is_read, "before the charge"),
 )  # fmt: skip
-def test_mutants_are_noticed(mutant, check, says, monkeypatch):
-    check_notices(check, mutant, monkeypatch, says)
-
-
-def test_a_late_charge_is_noticed(monkeypatch, tmp_path):
-    check_notices(
-        lambda: test_evaluate.test_it_is_charged_before_a_row_is_read(tmp_path),
-        fits_are_charged_at_the_end, monkeypatch, "before the charge",
-    )  # fmt: skip
