@@ -160,7 +160,8 @@ WIDE = (
     "probabilities average over a posterior that is wide where columns separate the labels: not in the order of means"
 )
 WORDS = {
-    WIDE: "rrays are not (almost )?equal", NO_WEIGHTS: "`max_weight` is declared",
+    WIDE: "rrays are not (almost )?equal", NO_ORDER: "is not equivalent to fitting with removed or repeated",
+    NO_WEIGHTS: "`max_weight` is declared",
     ONLY_CODES: "raised ValueError unexpectedly|X must hold codes",
     NO_VALUE_RAISES: r"Did not raise|it does\s+not raise the right|doesn't check|should have raised|should raise",
     NO_ROWS: "does not raise", NO_CLASSIFIER: "fail gracefully on sparse", NO_LISTS: r"got (list|_NotAnArray)",
