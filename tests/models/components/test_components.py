@@ -221,6 +221,18 @@ def test_bins_hold_every_value_once():
     np.testing.assert_array_equal(numbers.codes(np.array([[0.0], [0.25], [1.0], [np.nan]]))[:, 0], [0, 1, 3, -1])
 
 
+def test_whole_numbers_are_in_bins_as_rounded_ones_are():
+    """A match takes them for real numbers: bins that end at whole ones refused the limits of fits to ages."""
+    ages = np.random.default_rng(0).normal(50.0, 8.0, (100_000, 1)).clip(0.0, 110.0)
+    bins = bins_of_numbers((0.0,), (110.0,), 32)
+    assert len(bins.edges[0]) == 33
+    assert (bins.edges[0][[0, -1]] == [0.0, 110.0]).all()
+    assert (np.diff(bins.edges[0]) > 0.0).all()
+    np.testing.assert_array_equal(bins.codes(ages), bins.codes(ages.round()))
+    narrow = bins_of_numbers((0.0,), (20.0,), 32)
+    np.testing.assert_allclose(np.diff(narrow.edges[0]), 20.0 / 32.0)
+
+
 @pytest.mark.parametrize("noise", [1.0, 1e6])
 def test_noisy_marginals_are_counts(noise):
     noisy = noise * np.random.default_rng(0).standard_normal(sum(MIXED.bins.sizes))

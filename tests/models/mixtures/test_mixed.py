@@ -36,7 +36,7 @@ def people(n, seed=0, missing=0.05):
     kind = rng.choice(K, n, p=[0.5, 0.3, 0.2])
     table = pd.DataFrame({
         "unused": np.arange(n),
-        "age": rng.normal(np.array([30.0, 55.0, 80.0])[kind], np.array([8.0, 7.0, 5.0])[kind]),
+        "age": rng.normal(np.array([30.0, 55.0, 80.0])[kind], np.array([8.0, 7.0, 5.0])[kind]).round(),
         "visits": rng.poisson(np.array([1.0, 3.0, 9.0])[kind]),
         "sex": np.where(rng.random(n) < np.array([0.2, 0.8, 0.5])[kind], "f", "m"),
         "income": rng.normal(np.array([3.0, 7.0, 2.0])[kind], np.array([1.0, 2.0, 0.5])[kind]),

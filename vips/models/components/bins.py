@@ -112,8 +112,15 @@ class Bins:
 
 
 def bins_of_numbers(low: np.ndarray, high: np.ndarray, n_bins: int) -> Bins:
-    """Bins of equal width between the bounds of each column."""
+    """Bins of about equal width between the bounds of each column.
+
+    Bounds that are whole numbers may hold whole numbers, such as ages: their bins end half-way between these. Else bins of one
+    width would hold three of them here and four there, which no law of real numbers explains.
+    """
     edges = tuple(np.linspace(a, b, n_bins + 1) for a, b in zip(low, high, strict=True))
+    for inner, a, b in zip((of_column[1:-1] for of_column in edges), low, high, strict=True):
+        if a % 1 == b % 1 == 0 and b - a >= n_bins:
+            inner[:] = np.floor(inner) + 0.5
     return Bins(edges, (0.0,) * len(edges))
 
 
