@@ -66,7 +66,7 @@ def what_every_phase_sums(case):
 
 
 def steps_beyond_the_largest_length_count_for_nothing(case, steps=None):
-    """Of a sequence: to the last bit."""
+    """Steps of a sequence beyond the largest length count for nothing, to the last bit."""
     records = case.make_records(4, np.random.default_rng(0))
     for model, phase, posterior in steps or phases(case) if isinstance(records, Sequences) else ():
         values = np.resize(records.values, (3 * model.max_length, *records.values.shape[1:]))
