@@ -72,14 +72,10 @@ class Contract(ABC):
     # Blocks in which the standard deviation of the noise is exact in every entry; None for all. Others do not tell whether a
     # fit released nothing but noise: see `transport`.
     exact_noise: tuple[str, ...] | None = None
-    # Whether statistics of different posteriors add up to a total that makes sense, so that `partial_fit` may release their
-    # sum.
+    # Whether statistics of different posteriors add up to a total that makes sense, which `partial_fit` may release.
     adds_up = False
-    # Steps that `vips.plan_for` gives a private fit of full batches.
-    planned_steps = 20
-    # Whether fits to a few thousand records tell `vips.plan_for` how wide intervals of more records are; else it plans with as
-    # many records as the fit will have.
-    small_trials = True
+    planned_steps = 20  # that `vips.plan_for` gives a private fit of full batches
+    small_trials = True  # whether fits to a few thousand records tell `vips.plan_for` the widths of more
     # Relative distance from its limit at which an ordinary fit of full batches stops; None where only the number of steps does.
     tolerance: float | None = None
 
@@ -304,10 +300,6 @@ class Contract(ABC):
     def released(self, *others: str) -> tuple[str, ...]:
         """What each phase of a fit releases, and what else does, in words."""
         return released_in(phases_of(self, self.plan_of_fit().n_steps)) + others
-
-    def described(self, follows: str, *declared: str) -> dict:
-        """What :meth:`describe` gives of a fit whose phases say what they release, from which this follows."""
-        return {"unit": self.unit, "released": self.released(follows), "declared_public": declared}
 
     def check_values(self, X: Any, y: Any) -> None:  # noqa: B027
         """Further checks of the values in a non-private fit; may raise, and name values."""

@@ -82,6 +82,7 @@ def test_effects_that_nothing_tells_apart_are_hidden():
     assert effects.loc["age", "lower"] > 0.0
 
 
+@pytest.mark.filterwarnings("ignore:Records without an answer", "ignore:Answers are not missing at random")
 def test_a_release_of_noise_alone_hides_all_effects():
     fitted = PrivateTable(columns=COLUMNS, privacy=PrivacyBudget(1.0, 1e-6)).fit(people(3, 4))
     with pytest.warns(PrivacyWarning, match="hide effects"):
@@ -107,3 +108,41 @@ def test_what_has_no_log_odds_is_refused():
         fitted.regress("age", kind="logistic")
     with pytest.raises(ValueError, match="`kind` must be"):
         fitted.regress("ill", kind="probit")
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic"])
+def test_answers_that_are_not_missing_at_random_are_said(kind):
+    """Rows of tables then miss the margins: log odds were off by up to 36 of their deviations."""
+    table = people(20_000, 7)
+    table["ward"] = table["ward"].where(table["age"] > 20, None)
+    fitted = PrivateTable(columns=COLUMNS, privacy=PrivacyBudget(2.0, 1e-6)).fit(table)
+    with pytest.warns(PrivacyWarning, match="not missing at random: whether there is one of 'ward' by 'age'"):
+        effects = fitted.regress("ill", ["age", "ward", "sex"], kind=kind)
+    assert effects["effect"].isna().all() == (kind == "logistic")
+
+
+@pytest.mark.filterwarnings("error:.*not missing at random")
+def test_answers_that_are_missing_at_random_leave_limits():
+    table, rng = people(20_000, 8), np.random.default_rng(0)
+    for name in ("age", "ward", "sex"):
+        table[name] = table[name].where(rng.random(len(table)) < 0.9, None)
+    fitted = PrivateTable(columns=COLUMNS, privacy=PrivacyBudget(2.0, 1e-6)).fit(table)
+    with pytest.warns(PrivacyWarning, match="left out of sums"):
+        assert fitted.regress("ill", kind="logistic")["effect"].notna().all()
+
+
+def test_features_are_a_list_of_columns_once_each():
+    fitted = PrivateTable(columns=COLUMNS).fit(people(200, 6))
+    with pytest.raises(TypeError, match=r"must be a list of columns: \['age'\]"):
+        fitted.regress("ill", "age")
+    with pytest.raises(ValueError, match="at least one, and each once"):
+        fitted.regress("ill", ["age", "age"])
+
+
+def test_columns_that_bins_hide_have_no_effect():
+    """Half of the numbers are in each of two bins: a third of the variance of middles is then that within bins."""
+    table, rng = people(20_000, 9), np.random.default_rng(0)
+    table["age"] = rng.standard_normal(20_000)
+    fitted = PrivateTable(columns=COLUMNS | {"age": (-1000.0, 1000.0)}, privacy=PrivacyBudget(1.0, 1e-6)).fit(table)
+    with pytest.warns(PrivacyWarning, match="Bins are coarse for 'age'"):
+        assert np.isnan(fitted.regress("ill", ["age", "sex"], kind="logistic").loc["age", "effect"])

@@ -53,7 +53,7 @@ def test_the_page_says_what_is_released_and_what_is_hidden(tmp_path):
     assert " ".join(["yes", *(f"{share[name]:.2f}" for name in ("share", "lower", "upper"))]) in text.replace("  ", " ")
     cells = 100.0 * table.pairs("smoker", "packs").loc[("yes", "one")]
     assert f"{cells['share']:.2f} ± {cells['upper'] - cells['share']:.2f}" in text
-    assert "Nothing: every answer" not in text
+    assert "No single answer" not in text
     assert f"noise of deviation {np.sqrt(table._pairs().cell_var[0, 1]):.1f} in each count" in text
 
 
@@ -66,7 +66,7 @@ def test_pages_without_a_guarantee_say_so_and_large_tables_are_named(tmp_path):
     page = page_of(table, tmp_path, level=0.9)
     assert "has no privacy guarantee" in page
     assert "Too large for this page, and in the release: a and b." in page
-    assert "Nothing: every answer stands out of the noise." in page
+    assert "No single answer: each stands out of the noise." in page
     assert "Limits are those of 90 %" in page
     assert "Means" not in page
     with pytest.raises(NotFittedError):

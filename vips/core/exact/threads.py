@@ -82,8 +82,7 @@ def run_ranges(
     try:
         with at_most(1):
             # worker threads inherit the caller's `np.errstate`
-            tasks = [(helper, copy_context(), work) for helper in helpers]
-            for task in tasks:
+            for task in [(helper, copy_context(), work) for helper in helpers]:
                 _pool.tasks.put(task)
             work()
     finally:

@@ -159,7 +159,7 @@ class DynamicsModel(SequenceModel):
         return w * (2 * p) ** 2 + 2 * p * w + p * (K + 1) ** 2
 
     def describe(self) -> dict:
-        return self.described(
+        return self._described(
             "hence the posterior",
             f"max_norm = {self._ball() if self.max_norm else np.inf:g}: longer steps are scaled down to it",
             f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",

@@ -292,7 +292,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     # -- comparisons --------------------------------------------------------------------------------------------
 
     def describe(self) -> dict:
-        return self.described(
+        return self._described(
             "hence the posterior of shares, means and covariances",
             f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
             f"number of columns: {self.n_features_in_}",

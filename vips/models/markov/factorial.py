@@ -391,7 +391,7 @@ class FactorialHMM(SequenceModel):
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
     def describe(self) -> dict:
-        return self.described(
+        return self._described(
             "hence the posterior of all of them",
             f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
             f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",

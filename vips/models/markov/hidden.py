@@ -425,7 +425,7 @@ class HiddenMarkovModel(SequenceModel):
             f"hence the posterior of {self.parameters_in_words}",
             "n_components, masks, priors and all other",
         )
-        return self.described(follows, *self.declared(), f"{others} constructor arguments")
+        return self._described(follows, *self.declared(), f"{others} constructor arguments")
 
     def bound(self, records: Sequences, posterior: ChainPosterior) -> float:
         """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""

@@ -140,7 +140,7 @@ class LatentClasses(Mixture):
         n_columns = {kind.words: sum(column.kind is kind for column in declared) for kind in KINDS}
         columns = ", ".join(f"{n} columns of {words}" for words, n in n_columns.items() if n)
         n_levels = sum(len(column.values) for column in declared if column.kind is Categories)
-        return self.described(
+        return self._described(
             "hence the posterior of the classes",
             f"{columns}, {n_levels} categories in all" if n_levels else columns,
             "n_components, priors and all other constructor arguments",

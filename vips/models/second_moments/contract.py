@@ -123,7 +123,7 @@ class SecondMomentModel(ConjugateExponentialModel):
         return max(64, 4_000_000 // max(self.n_columns, 1))
 
     def describe(self) -> dict:
-        return self.described(
+        return self._described(
             "hence the posterior",
             f"max_norm = {self.max_norm or np.inf:g}: longer rows weigh less",
             f"number of columns: {self.n_features_in_}",

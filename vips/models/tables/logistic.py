@@ -240,7 +240,8 @@ class _Score:
     def covariance(self, root: np.ndarray, records_like_one: float) -> np.ndarray:
         """Covariance of S, shape (q, q)."""
         pairs, law = self.pairs, self.law
-        values = self.x * expit(self.x @ root)[:, None]
+        chances = expit(self.x @ root)
+        values = self.x * chances[:, None]
         loads = law.loads(values)
         left = values - law.cells @ loads
         raised = np.append(np.maximum(pairs.raised[self.places], 1.0), 1.0)
@@ -248,7 +249,8 @@ class _Score:
         # a record without an answer is missed in some sums and not in others
         missed = (raised + of_goal - 2.0) * (np.square(self.x).T @ law.weights)
         missed *= self.first[-1] / max(pairs.size, 1.0)
-        sampling = np.sqrt(np.outer(raised, raised)) * self.at(root)[1] + np.diag(np.maximum(missed, 0.0))
+        sampling = np.sqrt(np.outer(raised, raised)) * ((self.x.T * (law.weights * chances * (1.0 - chances))) @ self.x)
+        sampling += np.diag(np.maximum(missed, 0.0))
         sampling += max(pairs.size / _BEYOND, 1.0) * (left.T * law.weights) @ left
         return self._noise(loads.T) + records_like_one * sampling + 1e-6 * np.eye(len(root))
 

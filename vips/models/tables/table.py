@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,9 +62,11 @@ _GRID_WEIGHT = 0.15  # of the step that counts numbers, over that of pairs
 _LEAST_VARIANCE = 1e-12  # of a column, below which it has no correlation
 _MOST_NOISE = 0.5  # deviation of the noise in a correlation, above which it is hidden
 _LEAST_OFF = 0.05  # share of the numbers that are not at a bound, below which few may be read
-# Share of the variance that is within bins, above which effects have a warning, and above which none.
-_COARSE, _LOST = 0.1, 0.5
+# Share of the variance of middles that is within bins, above which effects have a warning, and above which none; of two bins
+# that hold half each it is a third.
+_COARSE, _LOST = 0.1, 0.3
 _MANY = 0.05  # share of the records without an answer, above which a regression warns
+_APART = 5.0  # deviations, beyond which answers are not missing at random
 _STANDS_OUT = 3.5  # deviations of noise, above which missing cells are seen
 
 
@@ -305,7 +307,7 @@ class PrivateTable(ConjugateExponentialModel):
 
     def describe(self) -> dict:
         n_levels = sum(len(column.labels) for column in self.readable_columns())
-        return self.described(
+        return self._described(
             "hence shares, means, regressions and synthetic rows",
             f"{len(self._names())} columns with {n_levels} answers in all, missing cells included",
             "columns, n_bins, rules and all other constructor arguments",
@@ -474,7 +476,7 @@ class PrivateTable(ConjugateExponentialModel):
         features : list of names or places, optional
             None: all other columns. Numbers count as the middles of their bins, with squares corrected for the width.
             Categories are compared with the one that was released as the most frequent. Sums of two columns are those of
-            records with both answers, as if others were missing at random.
+            records with both answers, as if others were missing completely at random.
         level : float
         kind : {"linear", "logistic"}
             Least squares; or log odds of the second of two answers, which take a few seconds.
@@ -499,10 +501,12 @@ class PrivateTable(ConjugateExponentialModel):
         if goal is None or (kind == "logistic" and isinstance(self._learnt_columns()[place], Bins)):
             holds, needs = ("numbers", "") if goal is not None else ("more than two categories", "numbers, or ")
             raise ValueError(f"Column {target!r} holds {holds}: a {kind} regression needs {needs}two answers.")
+        if isinstance(features, str):
+            raise TypeError(f"`features` must be a list of columns: [{features!r}], say.")
         others = [self._place(name) for name in (features if features is not None else self._names())]
         others = [j for j in others if j != place or features is not None]
-        if place in others or not others:
-            raise ValueError(f"`features` must name other columns than {target!r}, at least one.")
+        if place in others or not others or len(set(others)) < len(others):
+            raise ValueError(f"`features` must name other columns than {target!r}, at least one, and each once.")
         numeric = [j for j in [*others, place] if self._numbers(j) is not None]
         lost = self._lost_in_bins(numeric)
         is_counted = self._counted([*others, place])
@@ -517,6 +521,9 @@ class PrivateTable(ConjugateExponentialModel):
             effects = logistic(*asked, drawn + self._starts()[:-1])
         effects = effects.from_origin(centre)
         is_hidden = effects.is_hidden | np.isin([*of_columns, -1], lost) | (place in lost)
+        if self._are_selected(pairs, [*others, place]) and kind == "logistic":
+            is_hidden[:] = True
+        is_hidden[-1] |= is_hidden[:-1].all()
         values, std = (
             np.where(is_hidden, np.nan, numbers) for numbers in (effects.estimate, np.sqrt(np.diag(effects.covariance)))
         )
@@ -821,8 +828,8 @@ class PrivateTable(ConjugateExponentialModel):
             counts = self._pairs().margins[at]
             counts = np.where(counts > _STANDS_OUT * self._pairs().margin_std()[at], counts, 0.0)
             shares, middles = counts / max(counts.sum(), 1.0), column.numbers[levels]
-            within, between = shares @ column.within[levels], shares @ np.square(middles - shares @ middles)
-            lost[place] = within / max(within + between, 1e-300)
+            within, variance = shares @ column.within[levels], shares @ np.square(middles - shares @ middles)
+            lost[place] = within / max(variance, 1e-300)  # the variance of middles holds that within bins (Sheppard)
         coarse = [repr(self._names()[place]) for place, share in lost.items() if share > _COARSE]
         if coarse and not self.privacy_.only_noise:
             warnings.warn(
@@ -853,6 +860,26 @@ class PrivateTable(ConjugateExponentialModel):
         pairs, others = self._pairs(), self._pairs().margins.copy()
         others[answers] = 0.0
         return np.bincount(pairs.column, others) / max(pairs.size, 1.0)
+
+    def _are_selected(self, pairs: Pairs, places: Sequence[int]) -> bool:
+        """Whether records with an answer in one of these columns differ in another one from those with one there: rows of their
+        tables then miss the margins by more than noise and chance do. It warns of that."""
+        apart = {}
+        for j, k in permutations(places, 2):
+            rows, margins = pairs.of_columns(j, k).sum(axis=1), pairs.margins[pairs.column == j]
+            noise = (pairs.column == k).sum() * pairs.cell_var[j, k] + pairs.margin_var[j] + 1.0
+            chance = self._records_like_one() * np.maximum(margins, 0.0) * max(pairs.raised[k] - 1.0, 0.0)
+            apart[j, k] = float(np.abs((rows - margins) / np.sqrt(noise + chance)).max())
+        names = [f"{self._names()[k]!r} by {self._names()[j]!r}" for (j, k), by in apart.items() if by > _APART]
+        if names and not self.privacy_.only_noise:
+            warnings.warn(
+                f"Answers are not missing at random: whether there is one of {listed(names)}. Sums of two columns are then of "
+                "different people, so that effects may be off, and log odds are not given. Declare "
+                "'(missing)' as an answer, or leave the column out.",
+                PrivacyWarning,
+                stacklevel=levels_to_user(),
+            )
+        return bool(names)
 
     def _features(
         self, pairs: Pairs, is_counted: np.ndarray, places: Sequence[int]
