@@ -829,7 +829,8 @@ class PrivateTable(ConjugateExponentialModel):
             counts = np.where(counts > _STANDS_OUT * self._pairs().margin_std()[at], counts, 0.0)
             shares, middles = counts / max(counts.sum(), 1.0), column.numbers[levels]
             within, variance = shares @ column.within[levels], shares @ np.square(middles - shares @ middles)
-            lost[place] = within / max(variance, 1e-6 * within, 1e-300)  # the variance of middles holds that within bins (Sheppard)
+            # the variance of middles holds that within bins (Sheppard)
+            lost[place] = within / max(variance, 1e-6 * within, 1e-300)
         coarse = [repr(self._names()[place]) for place, share in lost.items() if share > _COARSE]
         if coarse and not self.privacy_.only_noise:
             warnings.warn(
