@@ -353,10 +353,6 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     def __sklearn_is_fitted__(self) -> bool:
         return "last_posterior_" in vars(self)
 
-    def _described(self, follows: str, *declared: str) -> dict:
-        """What :meth:`describe` gives of a fit whose phases say what they release, from which this follows."""
-        return {"unit": self.unit, "released": self.released(follows), "declared_public": declared}
-
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted model to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
 

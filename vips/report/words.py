@@ -33,6 +33,7 @@ __all__ = [
     "at_delta",
     "belief_after",
     "declared_of",
+    "described",
     "gaussian_success",
     "hits",
     "in_line",
@@ -107,6 +108,11 @@ def at_delta(delta: float | None) -> str:
 def relation(report: PrivacyReport) -> str:
     """What two data sets that look alike differ in."""
     return _RELATIONS[report.plan.relation].format(noun_of(report.unit))
+
+
+def described(model, follows: str, *declared: str) -> dict:
+    """What ``describe()`` gives of a model whose phases say what they release, from which this follows."""
+    return {"unit": model.unit, "released": model.released(follows), "declared_public": declared}
 
 
 def whose(report: PrivacyReport | None) -> str | None:

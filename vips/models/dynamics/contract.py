@@ -26,6 +26,7 @@ from vips.models.dynamics.start import system_of
 from vips.models.dynamics.statistics import moment_blocks, moment_statistics, state_blocks, state_statistics
 from vips.models.dynamics.update import next_dynamics
 from vips.models.dynamics.variational import SystemPrior, divergence, expected_states, next_system, started
+from vips.report.words import described
 
 __all__ = ["DynamicsModel"]
 
@@ -159,7 +160,8 @@ class DynamicsModel(SequenceModel):
         return w * (2 * p) ** 2 + 2 * p * w + p * (K + 1) ** 2
 
     def describe(self) -> dict:
-        return self._described(
+        return described(
+            self,
             "hence the posterior",
             f"max_norm = {self._ball() if self.max_norm else np.inf:g}: longer steps are scaled down to it",
             f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",

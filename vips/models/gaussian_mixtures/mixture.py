@@ -18,7 +18,7 @@ from vips.models._gaussians.update import divergence
 from vips.models._starts import lost, warn_of_floor
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.parts import Part, in_table, last_of
-from vips.report.words import whose
+from vips.report.words import described, whose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -292,7 +292,8 @@ class BayesianGaussianMixture(GaussianMixtureModel):
     # -- comparisons --------------------------------------------------------------------------------------------
 
     def describe(self) -> dict:
-        return self._described(
+        return described(
+            self,
             "hence the posterior of shares, means and covariances",
             f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
             f"number of columns: {self.n_features_in_}",

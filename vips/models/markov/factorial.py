@@ -36,7 +36,7 @@ from vips.models.markov.factorial_matching import MOST_JOINT, FactorialSimulator
 from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, long_run, next_emissions, view
 from vips.models.markov.matching import drawn_states
 from vips.parts import Part, indexed, last_of
-from vips.report.words import whose
+from vips.report.words import described, whose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -391,7 +391,8 @@ class FactorialHMM(SequenceModel):
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
     def describe(self) -> dict:
-        return self._described(
+        return described(
+            self,
             "hence the posterior of all of them",
             f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
             f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",

@@ -57,7 +57,7 @@ from vips.models.markov.start import bins_of_pairs, scale_of_counts, states_of_b
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
 from vips.parts import Part, indexed, last_of
 from vips.report.unread import Seen
-from vips.report.words import whose
+from vips.report.words import described, whose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -425,7 +425,7 @@ class HiddenMarkovModel(SequenceModel):
             f"hence the posterior of {self.parameters_in_words}",
             "n_components, masks, priors and all other",
         )
-        return self._described(follows, *self.declared(), f"{others} constructor arguments")
+        return described(self, follows, *self.declared(), f"{others} constructor arguments")
 
     def bound(self, records: Sequences, posterior: ChainPosterior) -> float:
         """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""

@@ -38,7 +38,7 @@ from vips.models.components.numbers import LEAST_VARIANCE, Numbers
 from vips.models.mixtures.posterior import ClassPosterior, ClassSimulator, inferred, matched_classes
 from vips.parts import Part, last_of
 from vips.report.unread import Seen
-from vips.report.words import whose
+from vips.report.words import described, whose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -140,7 +140,8 @@ class LatentClasses(Mixture):
         n_columns = {kind.words: sum(column.kind is kind for column in declared) for kind in KINDS}
         columns = ", ".join(f"{n} columns of {words}" for words, n in n_columns.items() if n)
         n_levels = sum(len(column.values) for column in declared if column.kind is Categories)
-        return self._described(
+        return described(
+            self,
             "hence the posterior of the classes",
             f"{columns}, {n_levels} categories in all" if n_levels else columns,
             "n_components, priors and all other constructor arguments",

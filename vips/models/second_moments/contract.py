@@ -28,6 +28,7 @@ from vips.models._centred import means_and_spreads, seen
 from vips.models._variance_ratios import SQUARES_SCALE, WITH_SQUARES
 from vips.models.second_moments.moments import SecondMoments
 from vips.report.report import rows_like_one
+from vips.report.words import described
 
 __all__ = ["SecondMomentModel"]
 
@@ -123,7 +124,8 @@ class SecondMomentModel(ConjugateExponentialModel):
         return max(64, 4_000_000 // max(self.n_columns, 1))
 
     def describe(self) -> dict:
-        return self._described(
+        return described(
+            self,
             "hence the posterior",
             f"max_norm = {self.max_norm or np.inf:g}: longer rows weigh less",
             f"number of columns: {self.n_features_in_}",

@@ -49,7 +49,7 @@ from vips.models.tables.rules import Rule, obeying, rules_declared
 from vips.parts import Part, last_of
 from vips.report.report import rows_like_one
 from vips.report.unread import Seen, off_bound
-from vips.report.words import whose
+from vips.report.words import described, whose
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -307,7 +307,8 @@ class PrivateTable(ConjugateExponentialModel):
 
     def describe(self) -> dict:
         n_levels = sum(len(column.labels) for column in self.readable_columns())
-        return self._described(
+        return described(
+            self,
             "hence shares, means, regressions and synthetic rows",
             f"{len(self._names())} columns with {n_levels} answers in all, missing cells included",
             "columns, n_bins, rules and all other constructor arguments",
