@@ -145,4 +145,5 @@ def test_columns_that_bins_hide_have_no_effect():
     table["age"] = rng.standard_normal(20_000)
     fitted = PrivateTable(columns=COLUMNS | {"age": (-1000.0, 1000.0)}, privacy=PrivacyBudget(1.0, 1e-6)).fit(table)
     with pytest.warns(PrivacyWarning, match="Bins are coarse for 'age'"):
-        assert np.isnan(fitted.regress("ill", ["age", "sex"], kind="logistic").loc["age", "effect"])
+        effects = fitted.regress("ill", ["age", "sex"], kind="logistic")["effect"]
+    assert effects[["age", "(intercept)"]].isna().all()

@@ -524,7 +524,7 @@ class PrivateTable(ConjugateExponentialModel):
         is_hidden = effects.is_hidden | np.isin([*of_columns, -1], lost) | (place in lost)
         if self._are_selected(pairs, [*others, place]) and kind == "logistic":
             is_hidden[:] = True
-        is_hidden[-1] |= is_hidden[:-1].all()
+        is_hidden[-1] |= is_hidden[:-1].all() or bool(set(lost) & set(of_columns))
         values, std = (
             np.where(is_hidden, np.nan, numbers) for numbers in (effects.estimate, np.sqrt(np.diag(effects.covariance)))
         )
