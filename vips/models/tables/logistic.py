@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -143,10 +144,11 @@ class _Law:
             var = pairs.cell_var[j, k] if j != k else pairs.margin_var[j]
             slack.append(np.full(len(at[0]) * len(at[1]), _SLACK * var + _LEAST_SLACK))
         logs = [np.zeros(len(of_table)) for of_table in slack]
+        released = [pairs.table[np.ix_(*at)].ravel() for _, _, *at in tables]
         for _ in range(_SWEEPS):
-            for i, (_, _, *at) in enumerate(tables):
-                released, counts = pairs.table[np.ix_(*at)].ravel(), np.bincount(cells[i], weights, len(logs[i]))
-                move = _move(counts, released, slack[i], logs[i])
+            for i in range(len(tables)):
+                counts = np.bincount(cells[i], weights, len(logs[i]))
+                move = _move(counts, released[i], slack[i], logs[i])
                 logs[i] += move
                 weights = weights * np.exp(move)[cells[i]]
         starts = np.cumsum([0, *map(len, slack)])
@@ -159,7 +161,7 @@ class _Law:
     def loads(self, values: np.ndarray) -> np.ndarray:
         """B, shape (n_cells, q): weighted least squares of ``values`` (n, q) on F with the slack as ridge, by conjugate
         gradients with the counts as preconditioner."""
-        weighted = self.cells.T.multiply(self.weights).tocsr()
+        weighted = self._weighted
         scale = weighted.sum(axis=1)[:, None] + self.slack[:, None]
         loads = np.zeros((self.cells.shape[1], values.shape[1]))
         left = weighted @ values
@@ -175,6 +177,11 @@ class _Law:
                 break
             step = left / scale + size / np.maximum(before, 1e-300) * step
         return loads
+
+    @cached_property
+    def _weighted(self) -> sp.csr_array:
+        """Fᵀ diag(w)."""
+        return self.cells.T.multiply(self.weights).tocsr()
 
 
 def _move(counts: np.ndarray, released: np.ndarray, slack: np.ndarray, logs: np.ndarray) -> np.ndarray:
@@ -233,9 +240,8 @@ class _Score:
         chances, weights = expit(self.x @ root), self.law.weights
         slopes = weights * chances * (1.0 - chances)
         by_bins = slopes @ self.within
-        return self.first - self.x.T @ (weights * chances) + by_bins * root, (self.x.T * slopes) @ self.x - np.diag(
-            by_bins
-        )
+        score = self.first - self.x.T @ (weights * chances) + by_bins * root
+        return score, (self.x.T * slopes) @ self.x - np.diag(by_bins)
 
     def covariance(self, root: np.ndarray, records_like_one: float) -> np.ndarray:
         """Covariance of S, shape (q, q)."""

@@ -10,17 +10,16 @@ import numpy as np
 import pandas as pd
 
 from vips._pages.page import environment, write_page
+from vips.models.tables.pairs import MANY, Pairs
 from vips.report import certificate
 from vips.report.certificate.page import statements_of
 
 if TYPE_CHECKING:
-    from vips.models.tables.pairs import Pairs
     from vips.models.tables.table import PrivateTable
 
 __all__ = ["write_table"]
 
 _MOST_CELLS = 400  # of a cross table that is shown
-_MANY = 0.05  # share of the records without an answer, that is said
 
 
 def write_table(
@@ -73,7 +72,7 @@ def _column(name: str, shares: pd.DataFrame, missing: float) -> dict:
         "name": name,
         "rows": _rows(100.0 * shares, "{:.2f}"),
         "hidden": list(hidden),
-        "missing": f"{missing:.0%}" if missing > _MANY else "",
+        "missing": f"{missing:.0%}" if missing > MANY else "",
     }
 
 

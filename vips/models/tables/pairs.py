@@ -20,7 +20,9 @@ from itertools import combinations
 
 import numpy as np
 
-__all__ = ["Pairs"]
+__all__ = ["MANY", "Pairs"]
+
+MANY = 0.05  # share of the records without an answer in a column, above which it is said
 
 _LEAST_ANSWERED = 0.01  # share of the records, that a table is raised from
 

@@ -43,7 +43,7 @@ from vips.models.components.declarations import columns_declared
 from vips.models.tables.columns import Answers, Bins, column_of
 from vips.models.tables.logistic import N_ROWS, logistic
 from vips.models.tables.mixture import Mixture, fitted
-from vips.models.tables.pairs import Pairs
+from vips.models.tables.pairs import MANY, Pairs
 from vips.models.tables.regression import linear
 from vips.models.tables.rules import Rule, obeying, rules_declared
 from vips.parts import Part, last_of
@@ -65,7 +65,6 @@ _LEAST_OFF = 0.05  # share of the numbers that are not at a bound, below which f
 # Share of the variance of middles that is within bins, above which effects have a warning, and above which none; of two bins
 # that hold half each it is a third.
 _COARSE, _LOST = 0.1, 0.3
-_MANY = 0.05  # share of the records without an answer, above which a regression warns
 _APART = 5.0  # deviations, beyond which answers are not missing at random
 _STANDS_OUT = 3.5  # deviations of noise, above which missing cells are seen
 
@@ -820,8 +819,8 @@ class PrivateTable(ConjugateExponentialModel):
         return row
 
     def _lost_in_bins(self, places: Sequence[int]) -> list[int]:
-        """Columns of which most of the variance is within bins, about which nothing is known. It warns of those, and of others
-        with nearly as much."""
+        """Columns with so much of their variance within bins, about which nothing is known, that they get no effect. It warns
+        of those, and of others with less."""
         lost = {}
         for place in places:
             column, at = self._learnt_columns()[place], self._answered(place, without_nan=True)
@@ -849,7 +848,7 @@ class PrivateTable(ConjugateExponentialModel):
             has_numbers = place in places and self._learnt_columns()[place].numbers is not None
             is_counted[self._answered(place, without_nan=has_numbers)] = True
         missing = self._unanswered(is_counted)
-        if many := [f"{self._names()[place]!r} ({missing[place]:.0%})" for place in places if missing[place] > _MANY]:
+        if many := [f"{self._names()[place]!r} ({missing[place]:.0%})" for place in places if missing[place] > MANY]:
             warnings.warn(
                 f"Records without an answer are left out of sums as if they were missing at random: {listed(many)}.",
                 PrivacyWarning,
