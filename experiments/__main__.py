@@ -162,7 +162,7 @@ EXPERIMENTS = {
     ),
     "synthetic_tables": (
         "tables.synthetic",
-        "synthetic tables of Adult at ε = 1 beside MST and AIM: two-way marginals, predictions of income (1 minute, or 60)",
+        "synthetic tables of three real ones beside MST and AIM: marginals, predictions, log odds (3 minutes, or hours)",
     ),
     "table_coverage": (
         "tables.coverage",

@@ -1,154 +1,221 @@
-"""``python -m experiments synthetic_tables``: synthetic tables of Adult at ε = 1, beside those of private-pgm.
+"""``python -m experiments synthetic_tables``: synthetic tables beside those of MST and AIM, on three real tables.
 
-The table of ``latent_classes``: 39,000 people are fitted, 9,842 others judge. Two-way error: mean total variation distance
-between all two-way marginals of the synthetic table and of these people. AUC: gradient boosting (scikit-learn, all its
-defaults) is fitted to 39,000 synthetic rows, and predicts the income of these people. The settings are those of
-``latent_classes`` and the peers' own.
+Adult (39,000 of 48,842 people, 11 columns of 112 categories, with age and hours in four groups), visits of patients with
+diabetes (79,000 of 99,000, 20 columns of 108 categories, with numbers in groups) and digits (49,000 of 70,000 images: 20 dark
+or bright pixels, and the digit). Others judge: mean total variation distance between one-, two- and three-way tables of
+synthetic and of other rows; AUC of gradient boosting (scikit-learn, all its defaults) that has seen as many synthetic rows, for
+the last column of other rows; root mean squared difference of log odds of that column by all others (scikit-learn's logistic
+regression) between synthetic and fitted rows. Seconds and peak memory are those of a process that fits and samples.
 
-MST and AIM (McKenna et al. 2021, 2022), with private-pgm underneath, run in their own environment, whose interpreter
-``--peers`` names; without it they are left out:
+MST and AIM (McKenna et al. 2021, 2022) are those of dpmm 0.1.9, in their own environment, whose interpreter ``--peers`` names;
+without it they are left out:
 
-    python3 -m venv DIR
-    DIR/bin/pip install "mbi>=1.1,<2" smartnoise-sql disjoint-set Faker pac-synth
-    DIR/bin/pip install --no-deps smartnoise-synth==1.0.8
+    python3.11 -m venv DIR && DIR/bin/pip install dpmm==0.1.9
 
-They are told the exact number of records, and read the categories from the records, for which they pay nothing.
+They are told the exact number of rows.
 """
 
 from __future__ import annotations
 
-import json
 import subprocess
+import sys
 import tempfile
-import time
+from itertools import combinations, islice
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from tqdm.auto import tqdm
 
-from experiments.mixtures.latent_classes import DELTA, N_CLASSES, N_STEPS, divided, people, two_way_error
+from experiments.mixtures.latent_classes import DELTA, divided, people
 from experiments.options import folder_of, parser_of
+from experiments.regression.readmissions import generated_visits, load_visits
 from experiments.results import write_json, write_text
-from vips import LatentClassAnalysis, PrivacyBudget, PrivacyPlan, PrivateTable
+from experiments.stand_ins import found_or, mnist
 from vips.models.components.declarations import codes_of
 
-EPSILON, N_SEEDS = 1.0, 3
-ROUNDS = 22  # of AIM: two for each column. Of its default, 16 for each, it did a sixth in 19 minutes.
-METHODS = {"mst": {}, "aim": {"rounds": ROUNDS}}
+EPSILONS, N_SEEDS, MOST_TABLES, QUICK = (0.5, 1.0, 4.0), 3, 200, 400
+VISITS = {
+    "race": 6, "gender": 3, "age": (40, 50, 60, 70, 80), "admission_type_id": 8, "admission_source_id": 26,
+    "time_in_hospital": (2, 3, 4, 6, 8), "num_lab_procedures": (20, 35, 45, 60), "num_procedures": (1, 2, 4),
+    "num_medications": (8, 12, 16, 22), "number_outpatient": (1, 2), "number_emergency": (1, 2), "number_inpatient": (1, 2, 4),
+    "number_diagnoses": (5, 7, 9), "max_glu_serum": 4, "A1Cresult": 4, "metformin": 4, "insulin": 4, "change": 2,
+    "diabetesMed": 2,
+}  # fmt: skip
+PIXELS = [(row, column) for row in range(5, 25, 5) for column in range(4, 24, 4)]
 
-# The script for the other interpreter. Records are drawn with method="sample". With "round", its default, mbi 1.1.0 takes the
-# rows of a group in the order of the table for every column, so that columns depend on each other beyond the model: the
-# two-way error of MST is then 0.125.
-PEER = """
-import json, sys, time, warnings
-import mbi, pandas as pd
-from snsynth import Synthesizer
-
+# What a process runs: a method, ε, δ, the table to read, the one to write, and numbers of categories.
+_BEGIN = """
+import resource, sys, time, warnings
+import pandas as pd
 warnings.filterwarnings("ignore")
-method, epsilon, delta, (source, target) = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), sys.argv[4:6]
-original = mbi.MarkovRandomField.synthetic_data
-mbi.MarkovRandomField.synthetic_data = lambda self, rows=None: original(self, rows, method="sample")
+method, epsilon, delta, source, target = sys.argv[1], float(sys.argv[2]), float(sys.argv[3]), *sys.argv[4:6]
 table = pd.read_csv(source)
+categories = dict(zip(table.columns, map(int, sys.argv[6:])))
 start = time.perf_counter()
-synthesizer = Synthesizer.create(method, epsilon=epsilon, delta=delta, **json.loads(sys.argv[6]))
-synthesizer.fit(table, categorical_columns=list(table.columns), preprocessor_eps=0.0)
-synthesizer.sample(len(table)).to_csv(target, index=False)
-print("seconds:", time.perf_counter() - start)
 """
+_END = """
+sample.to_csv(target, index=False)
+print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+"""
+OURS = f"""
+from vips import PrivacyBudget, PrivateTable
+{_BEGIN}
+columns, budget = {{name: list(range(n)) for name, n in categories.items()}}, PrivacyBudget(epsilon=epsilon, delta=delta)
+sample = PrivateTable(columns=columns, privacy=budget).fit(table).sample(len(table))
+{_END}"""
+PEERS = f"""
+from dpmm.pipelines import AIMPipeline, MSTPipeline
+{_BEGIN}
+pipelines = {{"MST": MSTPipeline, "AIM": AIMPipeline}}
+pipeline = pipelines[method](epsilon=epsilon, delta=delta, disable_processing=True)
+pipeline.fit(table, categories)
+sample = pipeline.generate(n_records=len(table))
+{_END}"""
 
 
 def main(arguments: list[str]) -> None:
     parser = parser_of("experiments synthetic_tables", __doc__)
-    parser.add_argument("--peers", metavar="PYTHON", help="interpreter of an environment with smartnoise-synth")
-    parser.add_argument("--methods", nargs="*", choices=list(METHODS), default=list(METHODS), help="which peers")
-    parser.add_argument("--seeds", type=int, default=N_SEEDS, help="synthetic tables of each method")
+    parser.add_argument("--peers", metavar="PYTHON", help="interpreter of an environment with dpmm")
+    parser.add_argument("--methods", nargs="*", choices=["MST", "AIM"], default=["MST", "AIM"], help="which peers")
+    parser.add_argument("--data", nargs="*", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
+    parser.add_argument("--seeds", type=int, default=N_SEEDS, help="tables of ours; one of each peer")
     options = parser.parse_args(arguments)
-    folder = folder_of("synthetic_tables", options)
-    n_steps, n_seeds = (8, 1) if options.quick else (N_STEPS, options.seeds)
-    train, test, categories = coded(options.quick)
-    rows = [row("the fitted people themselves", [(train, 0.0)], test)]
-    ours = {
-        "latent classes, one": lambda seed: classes(categories, 1, 1, seed),
-        f"latent classes, K = {N_CLASSES}": lambda seed: classes(categories, N_CLASSES, n_steps, seed),
-        "all pairs": lambda seed: pairs(categories),
-    }
-    for name, model in ours.items():
-        rows.append(row(name, [timed(model(seed), train, seed) for seed in range(n_seeds)], test))
-    for method in options.methods if options.peers else ():
-        name = f"AIM, {ROUNDS} rounds" if method == "aim" else "MST"
-        rows.append(row(name, [peer(options.peers, method, train) for _ in range(n_seeds)], test))
+    folder, rows = folder_of("synthetic_tables", options), []
+    runs = [("all pairs", sys.executable, OURS, 1 if options.quick else options.seeds)]
+    runs += [(method, options.peers, PEERS, 1) for method in options.methods if options.peers]
+    for data in options.data:
+        train, test, categories = TABLES[data](options.quick)
+        if options.quick:
+            train, test = train[:QUICK], test[:QUICK]
+        rows.append(
+            {"table": data, "epsilon": None, "method": "the fitted rows"} | judged([train], train, test, categories)
+        )
+        asked = [(epsilon, *run) for epsilon in (EPSILONS[1:2] if options.quick else options.epsilons) for run in runs]
+        for epsilon, method, python, script, n_seeds in tqdm(asked, disable=None):
+            tables, *spent = zip(
+                *(synthetic(python, script, method, epsilon, train, categories) for _ in range(n_seeds)), strict=True
+            )
+            seconds, peak = np.mean(spent, axis=1)
+            row = {"table": data, "epsilon": epsilon, "method": method, "seconds": seconds, "peak": peak}
+            rows.append(row | judged(tables, train, test, categories))
+            if folder is not None:
+                write_json(folder / "results.json", rows)
     if not options.peers:
         print("MST and AIM are left out: no --peers PYTHON.")
     print(text := as_text(rows))
     if folder is not None:
-        write_json(folder / "results.json", rows)
         write_text(folder / "results.md", text)
 
 
-def coded(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame, dict[str, int]]:
-    """The people as codes: those who are fitted, the others, and the number of categories of each column."""
+def coded_adult(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame, list[int]]:
+    """Codes of the people who are fitted, those of others, and the number of categories of each column."""
     table, categories = people(quick)
-    listed = [values if isinstance(values, list) else list(range(values)) for values in categories.values()]
-    codes = pd.DataFrame({name: codes_of(table[name], values) for name, values in zip(categories, listed, strict=True)})
-    return *divided(codes, quick), dict(zip(categories, map(len, listed), strict=True))
+    listed = {name: values if isinstance(values, list) else list(range(values)) for name, values in categories.items()}
+    codes = pd.DataFrame({name: codes_of(table[name], values) for name, values in listed.items() if name != "income"})
+    codes["income"] = codes_of(table["income"], listed["income"])
+    return *divided(codes, quick), [len(listed[name]) for name in codes]
 
 
-def classes(categories: dict[str, int], n_classes: int, n_steps: int, seed: int) -> LatentClassAnalysis:
-    plan = PrivacyPlan.from_epsilon(epsilon=EPSILON, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
-    return LatentClassAnalysis(n_classes, categories=categories, privacy=plan, random_state=seed)
+def coded_visits(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame, list[int]]:
+    visits = found_or(lambda: load_visits(VISITS), lambda: generated_visits(_QUICK_VISITS), quick)
+    codes, categories = {}, []
+    for name, declared in VISITS.items():
+        cells = visits.data[name]
+        if isinstance(declared, tuple):
+            codes[name], n = np.digitize(cells, declared), len(declared) + 1
+        else:
+            codes[name], n = pd.factorize(cells, sort=True)[0] % declared, declared
+        categories.append(n)
+    codes = pd.DataFrame(codes).assign(readmitted=visits.target.astype(int))
+    order, n_test = np.random.default_rng(0).permutation(len(codes)), len(codes) // 5
+    return codes.iloc[order[n_test:]], codes.iloc[order[:n_test]], [*categories, 2]
 
 
-def pairs(categories: dict[str, int]) -> PrivateTable:
-    columns = {name: list(range(n)) for name, n in categories.items()}
-    return PrivateTable(columns=columns, privacy=PrivacyBudget(epsilon=EPSILON, delta=DELTA))
+def coded_digits(quick: bool) -> tuple[pd.DataFrame, pd.DataFrame, list[int]]:
+    """Pixels of MNIST, and whether the digit is 5 or more."""
+    digits = mnist(quick)
+    images = np.vstack([digits.data, digits.test_data]).reshape(-1, 28, 28)
+    table = pd.DataFrame({f"pixel {at}": images[:, *at].astype(int) for at in PIXELS})
+    table["large"] = (np.concatenate([digits.target, digits.test_target]) >= 5).astype(int)
+    order, n_test = np.random.default_rng(0).permutation(len(table)), 3 * len(table) // 10
+    return table.iloc[order[n_test:]], table.iloc[order[:n_test]], [2] * table.shape[1]
 
 
-def timed(model, train: pd.DataFrame, seed: int) -> tuple[pd.DataFrame, float]:
-    """A synthetic table of a model, and seconds."""
-    start = time.perf_counter()
-    sample = model.fit(train).sample(len(train), random_state=seed)
-    return sample[0] if isinstance(sample, tuple) else sample, time.perf_counter() - start
+_QUICK_VISITS = {
+    name: (0, 90) if isinstance(declared, tuple) else list(range(declared)) for name, declared in VISITS.items()
+}
+TABLES = {"adult": coded_adult, "visits": coded_visits, "digits": coded_digits}
 
 
-def peer(python: str, method: str, train: pd.DataFrame) -> tuple:
-    """A synthetic table of a peer, and seconds."""
+def synthetic(
+    python: str, script: str, method: str, epsilon: float, train: pd.DataFrame, categories: list[int]
+) -> tuple[pd.DataFrame, float, float]:
+    """A synthetic table, seconds, and MiB."""
     with tempfile.TemporaryDirectory() as folder:
-        source, target = Path(folder) / "people.csv", Path(folder) / "synthetic.csv"
+        source, target = Path(folder) / "rows.csv", Path(folder) / "synthetic.csv"
         train.to_csv(source, index=False)
-        command = [python, "-c", PEER, method, str(EPSILON), str(DELTA), str(source), str(target)]
-        command.append(json.dumps(METHODS[method]))
-        output = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        return pd.read_csv(target).astype(int), float(output.rsplit("seconds:", 1)[1])
+        command = [python, "-c", script, method, str(epsilon), str(DELTA), str(source), str(target)]
+        output = subprocess.run([*command, *map(str, categories)], check=True, stdout=subprocess.PIPE, text=True).stdout
+        return pd.read_csv(target).astype(int), *map(float, output.split()[-2:])
 
 
-def auc(synthetic: pd.DataFrame, test: pd.DataFrame) -> float:
-    """AUC of the income of real people, predicted by gradient boosting that has seen synthetic ones."""
+def judged(
+    tables: list[pd.DataFrame], train: pd.DataFrame, test: pd.DataFrame, categories: list[int]
+) -> dict[str, float]:
+    """Averages over synthetic tables."""
+    effects, errors = log_odds(train, train, categories), []
+    for table in tables:
+        off = float(np.sqrt(np.mean(np.square(log_odds(table, train, categories) - effects))))
+        errors.append([*(table_error(table, test, n) for n in (1, 2, 3)), auc(table, test), off])
+    names = ("one-way", "two-way", "three-way", "auc", "log odds")
+    return dict(zip(names, np.mean(errors, axis=0).tolist(), strict=True))
+
+
+def table_error(synthetic_rows: pd.DataFrame, real: pd.DataFrame, n: int) -> float:
+    """Mean total variation distance between the tables of ``n`` columns."""
+    groups = list(combinations(range(real.shape[1]), n))
+    groups = list(islice(np.random.default_rng(0).permutation(groups), MOST_TABLES))
+    both = np.vstack([synthetic_rows[list(real)].to_numpy(), real.to_numpy()])
+    widths, n_first, distances = both.max(axis=0) + 1, len(synthetic_rows), []
+    for columns in groups:
+        cells = np.ravel_multi_index(both[:, columns].T, widths[columns])
+        shares = [np.bincount(part, minlength=cells.max() + 1) / len(part) for part in np.split(cells, [n_first])]
+        distances.append(0.5 * np.abs(shares[0] - shares[1]).sum())
+    return float(np.mean(distances))
+
+
+def auc(synthetic_rows: pd.DataFrame, test: pd.DataFrame) -> float:
+    """AUC of the last column of real rows, predicted by gradient boosting that has seen synthetic ones."""
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.metrics import roc_auc_score
 
-    columns = [name for name in test if name != "income"]
+    *columns, goal = test
     model = HistGradientBoostingClassifier(categorical_features=columns, random_state=0)
-    model.fit(synthetic[columns], synthetic["income"])
-    return float(roc_auc_score(test["income"], model.predict_proba(test[columns])[:, 1]))
+    model.fit(synthetic_rows[columns], synthetic_rows[goal])
+    return float(roc_auc_score(test[goal], model.predict_proba(test[columns])[:, 1]))
 
 
-def row(method: str, tables: list[tuple[pd.DataFrame, float]], test: pd.DataFrame) -> dict:
-    errors = [two_way_error(table, test) for table, _ in tables]
-    aucs, seconds = [auc(table, test) for table, _ in tables], [spent for _, spent in tables]
-    return {
-        "method": method,
-        "two-way error": float(np.mean(errors)),
-        "largest": max(errors),
-        "auc": float(np.mean(aucs)),
-        "smallest": min(aucs),
-        "seconds": float(np.mean(seconds)),
-    }
+def log_odds(rows: pd.DataFrame, train: pd.DataFrame, categories: list[int]) -> np.ndarray:
+    """Of the last column by all others, whose categories are those of the fitted rows."""
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import OneHotEncoder
+
+    *columns, goal = train
+    levels = [np.arange(n) for n in categories[:-1]]
+    encoder = OneHotEncoder(categories=levels, drop="first", min_frequency=200).fit(train[columns])
+    return LogisticRegression(max_iter=1000).fit(encoder.transform(rows[columns]), rows[goal]).coef_
 
 
 def as_text(rows: list[dict]) -> str:
-    lines = ["| table | two-way error (largest) | AUC of income (smallest) | seconds |", "|---|---|---|---|"]
-    for result in rows:
-        seconds = f"{result['seconds']:.0f}" if result["seconds"] else ""
-        error = f"{result['two-way error']:.3f} ({result['largest']:.3f})"
-        lines.append(f"| {result['method']} | {error} | {result['auc']:.3f} ({result['smallest']:.3f}) | {seconds} |")
+    lines = [
+        "| table | ε | rows of | one-way error | two-way | three-way | AUC | log odds off by | seconds | MiB |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        errors = " | ".join(f"{row[name]:.3f}" for name in ("one-way", "two-way", "three-way", "auc"))
+        spent = f"{row['seconds']:.0f} | {row['peak']:.0f}" if "seconds" in row else " | "
+        epsilon = "" if row["epsilon"] is None else f"{row['epsilon']:g}"
+        lines.append(f"| {row['table']} | {epsilon} | {row['method']} | {errors} | {row['log odds']:.2f} | {spent} |")
     return "\n".join(lines) + "\n"

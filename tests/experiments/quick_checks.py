@@ -220,14 +220,16 @@ def _(printed, folder):
 
 @check_saved("synthetic_tables")
 def _(printed, rows):
-    methods = ["the fitted people themselves", "latent classes, one", "latent classes, K = 15", "all pairs"]
-    assert [row["method"] for row in rows] == methods
+    assert [(row["table"], row["method"]) for row in rows] == [
+        (table, method) for table in ("adult", "visits", "digits") for method in ("the fitted rows", "all pairs")
+    ]
     assert "MST and AIM are left out" in printed
-    for row in rows:  # generated columns are independent, but for the income
-        assert 0.0 < row["two-way error"] < 1.0
-        assert 0.0 < row["auc"] < 1.0
-        assert f"{row['two-way error']:.3f} ({row['largest']:.3f}) | {row['auc']:.3f}" in printed
-    assert rows[0]["two-way error"] < rows[1]["two-way error"]
+    for people, ours in zip(rows[::2], rows[1::2], strict=True):
+        assert 0.0 < ours["one-way"] < ours["two-way"] < ours["three-way"] < 1.0
+        assert 0.0 < ours["auc"] < 1.0
+        assert people["log odds"] == 0.0 < ours["log odds"]
+        assert ours["peak"] > 50.0
+        assert f"{ours['two-way']:.3f} | {ours['three-way']:.3f} | {ours['auc']:.3f}" in printed
 
 
 @check_saved("table_coverage")
