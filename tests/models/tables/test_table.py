@@ -322,6 +322,8 @@ def test_cells_have_one_level_each():
     drawn = income.drawn(np.repeat([0, 1, 2, 3], 500), np.random.default_rng(0)).reshape(4, 500)
     assert [set(np.unique(row)) for row in drawn[:3]] == [{0.0}, {*range(1, 10)}, {*range(10, 21)}]
     assert np.isnan(drawn[3]).all()
+    assert column_of([1, 2, "(other)"], "code", 10).numbers is None  # all others are no number
+    assert column_of([1, 2, "(missing)"], "children", 10).numbers.tolist()[:2] == [1.0, 2.0]
     other = column_of(["a", "(other)"], "word", 10)
     assert other.levels(other.read(np.array(["a", "b", None], dtype=object))).tolist() == [0, 1, 2]
 

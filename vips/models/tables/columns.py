@@ -73,14 +73,14 @@ class Answers:
 
     @cached_property
     def numbers(self) -> np.ndarray | None:
-        """What each level counts in means and regressions, NaN for ``OTHER`` and ``MISSING``: numbers are themselves; of two
-        answers the first is 0, the second 1. None for other categories."""
-        if not all(isinstance(category, Real) for category in self._named):
-            if len(self._named) != 2 or OTHER in self.categories:
-                return None
-            values = dict(zip(self._named, (0.0, 1.0), strict=True))
-            return np.array([values.get(label, math.nan) for label in self.labels])
-        return np.array([math.nan if label in (OTHER, MISSING) else float(label) for label in self.labels])
+        """What each level counts in means and regressions, NaN for ``MISSING``: numbers are themselves; of two answers the
+        first is 0, the second 1. None for other categories, and where ``OTHER`` is among them, which is no number."""
+        are_numbers = all(isinstance(category, Real) for category in self._named)
+        if OTHER in self.categories or not (are_numbers or len(self._named) == 2):
+            return None
+        numbers = map(float, self._named) if are_numbers else (0.0, 1.0)
+        values = dict(zip(self._named, numbers, strict=True))
+        return np.array([values.get(label, math.nan) for label in self.labels])
 
     @property
     def wrong(self) -> str:

@@ -125,7 +125,8 @@ class PrivateTable(ConjugateExponentialModel):
     columns : mapping of name to declaration, or list of declarations
         By name for data frames; columns that are not named are left out. A declaration is
 
-        - a list of categories (strings and numbers, each once). "(other)" among them stands for all other values;
+        - a list of categories (strings and numbers, each once). "(other)" among them stands for all other values. Without it,
+          numbers alone are numbers in means and regressions;
         - ``(low, high)``, two numbers or two dates, which are divided into ``n_bins`` bins of one width; whole ones hold whole
           numbers. Or a tuple of edges, ``(0, 18, 65, 100)``; an edge that stands twice, as in ``(0, 0, 1000, 100000)``, is a
           bin of this number alone. Numbers beyond the ends count as these.
