@@ -278,6 +278,7 @@ def test_moments_that_are_held_in_pieces_have_the_same_bits(size, monkeypatch):
     [
         ({"covariance_type": "tied"}, "covariance_type"),
         ({"scale_prior": -np.eye(2)}, "positive definite"),
+        ({"scale_prior": [[1.0, 0.5], [0.0, 1.0]]}, "positive definite"),  # not symmetric
         ({"means_prior": [0.0]}, "means_prior"),
         ({"dof_prior": 0.5}, "dof_prior"),
         ({"privacy": PLAN}, "max_norm"),

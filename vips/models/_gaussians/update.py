@@ -29,6 +29,7 @@ from vips.models._gaussians.posterior import MixturePosterior, applied
 __all__ = ["Moments", "Priors", "divergence", "divergence_of_components", "next_posterior"]
 
 _NOTHING = 10.0 * np.finfo(np.float64).eps  # count of an empty component, as in scikit-learn
+_LEAST_STD = 1e-4  # of a private component, in units of `max_norm`
 _TAILS = (1.0, 1e3)  # least and largest degrees of freedom that are learnt
 
 
@@ -47,6 +48,47 @@ class Priors:
     covariance: np.ndarray | None
     reg_covar: float | np.ndarray
     units: np.ndarray
+
+    @classmethod
+    def stated(
+        cls, model, names: tuple[str, str, str, str, str], units: np.ndarray, covariance: object, reg_covar: float | np.ndarray,
+        *, process: bool = False, concentration: float = 1.0,
+    ) -> Priors:  # fmt: skip
+        """Those of a model, in whose arguments, which are named, stand the mean, its precision, degrees of freedom, the
+        covariance, and what is added to variances.
+
+        ``covariance`` and ``reg_covar`` are for where none is given; the latter is (10⁻⁴ ``max_norm``)² in a private fit.
+
+        Raises
+        ------
+        ValueError
+            For what is no mean, no covariance of the columns, or too few degrees of freedom.
+        """
+        d, (mean, precision, dof, given, added) = len(units), (getattr(model, name) for name in names)
+        mean = None if mean is None else np.asarray(mean, dtype=np.float64)
+        if mean is not None and not (mean.shape == (d,) and np.isfinite(mean).all()):
+            raise ValueError(f"`{names[0]}` must be {d} finite numbers, got shape {mean.shape}.")
+        dof = float(d) if dof is None else float(dof)
+        if dof <= d - 1.0:
+            raise ValueError(f"`{names[2]}` must be greater than {d - 1}, got {dof:g}.")
+        if given is not None:
+            covariance = np.asarray(given, dtype=np.float64)
+            shape = {"full": (d, d), "tied": (d, d), "diag": (d,), "spherical": ()}[model.covariance_type]
+            if covariance.shape != shape or not np.isfinite(covariance).all() or not _is_positive(covariance):
+                raise ValueError(
+                    f"`{names[3]}` must be positive definite and of shape {shape}, got {covariance.shape}."
+                )
+            covariance = covariance if len(shape) == 2 else np.broadcast_to(covariance, (1, d)).copy()
+        if added is None:
+            added = (_LEAST_STD * float(model.max_norm)) ** 2 if model.is_private else reg_covar
+        precision = 1.0 if precision is None else float(precision)
+        return cls(process, concentration, precision, dof, mean, covariance, added, units)
+
+
+def _is_positive(covariance: np.ndarray) -> bool:
+    if covariance.ndim < 2:
+        return bool((covariance > 0.0).all())
+    return np.allclose(covariance, covariance.T) and np.linalg.eigvalsh(covariance).min() > 0.0
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,6 @@ from vips.models.components.matching.match import ChartMatch, check_told
 
 __all__ = ["GaussianMixtureModel", "GaussianSimulator", "matched_components"]
 
-_LEAST_STD = 1e-4  # of a private component, in units of `max_norm`
 _CHUNK = 500_000  # numbers: more would leave the cache, and fewer keep threads waiting for each other
 _FIRST_TAIL = 8.0
 
@@ -202,34 +201,15 @@ class GaussianMixtureModel(Mixture):
         return first_posterior(self, priors, self._place, **others)
 
     def _priors(self) -> Priors:
-        d, kind = self.n_features_in_, self.covariance_type
-        mean = None if self.mean_prior is None else np.asarray(self.mean_prior, dtype=np.float64)
-        if mean is not None and not (mean.shape == (d,) and np.isfinite(mean).all()):
-            raise ValueError(f"`mean_prior` must be {d} finite numbers, got shape {mean.shape}.")
-        covariance = None if self.covariance_prior is None else np.asarray(self.covariance_prior, dtype=np.float64)
-        if covariance is not None:
-            shape = {"full": (d, d), "tied": (d, d), "diag": (d,), "spherical": ()}[kind]
-            if covariance.shape != shape or not np.isfinite(covariance).all() or not _is_positive(covariance):
-                raise ValueError(
-                    f"`covariance_prior` must be positive definite and of shape {shape}, got {covariance.shape}."
-                )
-            covariance = covariance if len(shape) == 2 else np.broadcast_to(covariance, (1, d)).copy()
-        dof = float(d) if self.degrees_of_freedom_prior is None else float(self.degrees_of_freedom_prior)
-        if dof <= d - 1.0:
-            raise ValueError(f"`degrees_of_freedom_prior` must be greater than {d - 1}, got {dof:g}.")
-        reg_covar, units = self.reg_covar, self._place[1]
-        if reg_covar is None:
-            reg_covar = (_LEAST_STD * float(self.max_norm)) ** 2 if self.is_private else 1e-6 * np.square(units)
-        alpha, beta = self.weight_concentration_prior, self.mean_precision_prior
-        return Priors(
+        alpha, units = self.weight_concentration_prior, self._place[1]
+        return Priors.stated(
+            self,
+            ("mean_prior", "mean_precision_prior", "degrees_of_freedom_prior", "covariance_prior", "reg_covar"),
+            units,
+            None,
+            1e-6 * np.square(units),
             process=self.weight_concentration_prior_type == "dirichlet_process",
             concentration=1.0 / self.n_components if alpha is None else float(alpha),
-            mean_precision=1.0 if beta is None else float(beta),
-            dof=dof,
-            mean=mean,
-            covariance=covariance,
-            reg_covar=reg_covar,
-            units=units,
         )
 
     def _n_free(self) -> int:
@@ -263,12 +243,6 @@ class GaussianMixtureModel(Mixture):
         blocks, d = matched_blocks(self.blocks()), self.n_features_in_
         largest = min(1.0, self.plan_of_fit().clip_norm)
         return [Influence.of(blocks, self.covariance_type, d, largest, tail) for tail in frame.tail]
-
-
-def _is_positive(covariance: np.ndarray) -> bool:
-    if covariance.ndim < 2:
-        return bool((covariance > 0.0).all())
-    return np.allclose(covariance, covariance.T) and np.linalg.eigvalsh(covariance).min() > 0.0
 
 
 @dataclass(frozen=True)

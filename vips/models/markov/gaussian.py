@@ -51,7 +51,6 @@ __all__ = ["GaussianHMM"]
 _SETTLES = 5  # steps from one split to the next
 _SHARES = 0.05, 0.35  # of the budget, of moments and of pairs
 _MOST_COLUMNS = 12  # of which pairs are counted
-_LEAST_STD = 1e-4  # of a private state, in units of `max_norm`
 _CHUNK = 2**22  # numbers in the work arrays of a chunk
 _RELEASED = "noisy counts of first states and of moves, and noisy moments of the steps in each state"
 
@@ -473,34 +472,10 @@ class GaussianHMM(HiddenMarkovModel):
         return self._chain(np.zeros(K), np.zeros((K, K)), gaussians, is_ordered=False)
 
     def _priors(self) -> Priors:
-        d = self.n_features_in_
-        mean = None if self.means_prior is None else np.asarray(self.means_prior, dtype=np.float64)
-        if mean is not None and not (mean.shape == (d,) and np.isfinite(mean).all()):
-            raise ValueError(f"`means_prior` must be {d} finite numbers, got shape {mean.shape}.")
-        shape = (d, d) if self._is_full() else (d,)
         units = self._place[1]
-        scale = 1e-3 * (np.diag(np.square(units)) if self._is_full() else np.square(units))
-        if self.scale_prior is not None:
-            scale = np.asarray(self.scale_prior, dtype=np.float64)
-            is_valid = scale.shape == shape and np.isfinite(scale).all()
-            if not (is_valid and (np.linalg.eigvalsh(np.diag(scale) if scale.ndim == 1 else scale) > 0.0).all()):
-                raise ValueError(f"`scale_prior` must be positive definite and of shape {shape}, got {scale.shape}.")
-        dof = float(d) if self.dof_prior is None else float(self.dof_prior)
-        if dof <= d - 1.0:
-            raise ValueError(f"`dof_prior` must be greater than {d - 1}, got {dof:g}.")
-        min_covar = self.min_covar
-        if min_covar is None:
-            min_covar = (_LEAST_STD * float(self.max_norm)) ** 2 if self.is_private else 0.0
-        return Priors(
-            process=False,
-            concentration=1.0,
-            mean_precision=1.0 if self.beta_prior is None else float(self.beta_prior),
-            dof=dof,
-            mean=mean,
-            covariance=scale if scale.ndim == 2 else scale[None],
-            reg_covar=float(min_covar),
-            units=units,
-        )
+        scale = 1e-3 * (np.diag(np.square(units)) if self._is_full() else np.square(units)[None])
+        names = ("means_prior", "beta_prior", "dof_prior", "scale_prior", "min_covar")
+        return Priors.stated(self, names, units, scale, 0.0)
 
     _place = property(place)
 
