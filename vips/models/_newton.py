@@ -39,7 +39,7 @@ from scipy.stats import chi2
 
 from vips.core.exact.blas import cholesky, eigh
 from vips.models._coordinates import LIMIT
-from vips.models._definite import floored, positive_definite
+from vips.models._definite import positive_definite
 from vips.models._variance_ratios import variance_ratios
 
 __all__ = ["ROUNDS", "Prior", "Released", "best_prior", "doubted_deviation", "misfit"]
@@ -118,15 +118,13 @@ class Released:
         flat = _LEAST_PRECISION * np.eye(len(start))
         for _ in range(n_rounds):
             linear = self._linear(root, H)
-            least = _raised(linear.M, linear.noise)
-            seen = linear.seen(least, linear.near)
-            step = np.linalg.solve(seen @ least + flat, seen @ linear.total) - root
+            seen = linear.seen(linear.raised, linear.near)
+            step = np.linalg.solve(seen @ linear.raised + flat, seen @ linear.total) - root
             largest = np.abs(step).max()
             root, H = root + step * min(1.0, _LONGEST / max(largest, 1e-300)), linear.H
             if largest <= _TOLERANCE:
                 break
-        values, vectors = eigh(0.5 * (linear.M + linear.M.T))
-        values = np.maximum(values, 0.0)
+        values, vectors = np.maximum(linear.values, 0.0), linear.vectors
         known = _shrunk(values, vectors, _CAUTION * linear.noise)
         information = linear.seen(known, linear.near) @ known  # without κ: a prior must not hold back a search
         mean = np.linalg.solve(positive_definite(information + prior.precision), information @ root + prior.linear)
@@ -146,8 +144,9 @@ class Released:
         c = (1.0 / variance) / (1.0 / variance).sum()
         noise = np.sqrt(d * np.square(c * s_H).sum())
         average, point = np.tensordot(c, self.informations, 1), c @ self.points
-        H = _raised(average, noise)
-        M = _NEAR * average + (1.0 - _NEAR) * H
+        values, vectors = eigh(0.5 * (average + average.T))
+        long = _long(values, noise)
+        H = (vectors * long) @ vectors.T
         ratios = variance_ratios(c @ self.squares, np.linalg.norm(c * s_B), np.maximum(np.diagonal(H), 1e-300))
         R = np.sqrt(np.clip(ratios, *self.ratios))
         sampled = 1.0 + (c**2 * self.variance).sum()
@@ -156,7 +155,7 @@ class Released:
         off = 0.5 * noise**2 / d * np.square(estimate - point).sum()
         V = near + np.eye(d) * (_KAPPA**2 * (c**2 * far).sum() + off)
         total = c @ (self.scores + _NEAR * self._moved) + (1.0 - _NEAR) * H @ point
-        return _Linear(total, M, V, near, sampled, H, noise)
+        return _Linear(total, _NEAR * values + (1.0 - _NEAR) * long, vectors, V, near, sampled, H, noise)
 
     @cached_property
     def _moved(self) -> np.ndarray:
@@ -252,7 +251,7 @@ class Released:
         far = np.square(linear.H @ (self.points.mean(axis=0) - at)).mean()  # κ is not the same in all directions
         variance = (1.0 + kappa**2) * self._average_std(0) ** 2 + _CARRIED**2 * far
         V = _SPREAD_OF_TILTS * linear.sampled + variance * np.eye(d)
-        M = _raised(linear.M, linear.noise)
+        M = linear.raised
         off, cov = np.linalg.solve(M, tilt - kappa * score), np.linalg.solve(M, np.linalg.solve(M, V).T)
         least = max(_LEAST_TILT, ndtri(1.0 - _CHANCE / (2 * d)))
         return np.abs(off) > least * np.sqrt(np.maximum(np.diagonal(cov), 1e-300))
@@ -260,34 +259,36 @@ class Released:
     def linear_model(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """y, M and V near these coefficients."""
         linear = self._linear(at, self.informations.mean(axis=0))
-        return linear.total, _raised(linear.M, linear.noise), linear.V
+        return linear.total, linear.raised, linear.V
 
 
 @dataclass(frozen=True)
 class _Linear:
-    """y, M, V, V as if all scores were taken near the root, and without noise, H, and the noise in eigenvalues of H."""
+    """y, eigenvalues and eigenvectors of M, V, V as if all scores were taken near the root, and without noise, H, and the noise
+    in eigenvalues of H."""
 
     total: np.ndarray
-    M: np.ndarray
+    values: np.ndarray
+    vectors: np.ndarray
     V: np.ndarray
     near: np.ndarray
     sampled: np.ndarray
     H: np.ndarray
     noise: float
 
+    @cached_property
+    def raised(self) -> np.ndarray:
+        """M with eigenvalues no less than noise."""
+        return (self.vectors * _long(self.values, self.noise)) @ self.vectors.T
+
     def seen(self, M: np.ndarray, V: np.ndarray) -> np.ndarray:
         """M V⁻¹ of a symmetric M."""
         return cho_solve((cholesky(V), True), M).T
 
 
-def _raised(matrix: np.ndarray, least: float) -> np.ndarray:
-    """A symmetric matrix with its eigenvalues raised, above rounding, too; itself where none is below."""
-    matrix = 0.5 * (matrix + matrix.T)
-    try:
-        cholesky(matrix - least * np.eye(len(matrix)))
-    except np.linalg.LinAlgError:
-        return floored(matrix, least, _ROUNDING)
-    return matrix
+def _long(values: np.ndarray, least: float) -> np.ndarray:
+    """Eigenvalues that are no less than this, and above rounding."""
+    return np.maximum(values, max(least, _ROUNDING * values.max(initial=0.0), 1e-300))
 
 
 def _shrunk(values: np.ndarray, vectors: np.ndarray, std: float) -> np.ndarray:
