@@ -21,7 +21,7 @@ from vips.models import LatentDirichletAllocation
 from vips.preprocessing._budget import Budget
 from vips.preprocessing._private_pipeline import MadePipeline
 from vips.preprocessing._private_words import PrivateCountVectorizer
-from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
+from vips.preprocessing._set_union import MOST_WORDS, rounds_of
 
 if TYPE_CHECKING:
     from vips.models.topics.planning import TopicsAdvice
@@ -174,8 +174,9 @@ class PrivateTopics(MadePipeline):
         budget = super()._give_plans(encoder, model, X)
         if self.n_documents is None:
             return budget
-        plans = plans_of_rounds(replace(budget.encoder, clip_norm=1.0))
-        cut = min(thresholds(budget.threshold_delta, [plan.noise_std() for plan in plans], MOST_WORDS))
+        plan = replace(budget.encoder, clip_norm=1.0)
+        rounds = rounds_of(plan, budget.threshold_delta, MOST_WORDS, self.ngram_range[1])
+        cut = min(turn.cut for turn in rounds if turn.length == 1)
         needed = cut * math.sqrt(min(self.document_length, MOST_WORDS))
         if needed > self.n_documents:
             raise ValueError(
