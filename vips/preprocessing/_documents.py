@@ -8,6 +8,7 @@ read. Other sources have no such place, and are counted in every step.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import weakref
@@ -109,7 +110,13 @@ class Analyser:
     """
 
     def __init__(self, settings: dict) -> None:
-        CountVectorizer(**settings, vocabulary=["a"]).fit_transform(["a"])  # checks the settings
+        try:
+            CountVectorizer(**settings, vocabulary=["a"]).fit_transform(["a"])  # checks the settings
+        except re.error as error:
+            raise ValueError(
+                f"`token_pattern` {settings['token_pattern']!r} is no regular expression: {error}. It finds a word, as "
+                r'r"\w\w+" does.'
+            ) from None
         self._analyse = CountVectorizer(**settings).build_analyzer()
 
     def __call__(self, document: object) -> list[str]:

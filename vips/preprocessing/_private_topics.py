@@ -13,7 +13,7 @@ import numpy as np
 
 from vips._support.arguments import arguments
 from vips._support.fitted import without_weights
-from vips._support.validation import check_choice, check_integer
+from vips._support.validation import check_choice, check_integer, levels_to_user
 from vips.core.budget import PrivacyBudget
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.exceptions import PrivacyWarning
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["PrivateTopics"]
 
 _MANY = 0.2  # of the documents hold a frequent word
+_NEARLY_ALL = 0.4  # of the documents in one of two languages hold a word of its grammar
 _CAUTION = 1.645  # standard deviations: of a normal variable, 95 % is above -1.645
 
 
@@ -49,14 +50,14 @@ class PrivateTopics(MadePipeline):
     n_documents : int or None
         About how many documents there are, a public number. None: their number is bought with a small part of the budget.
     document_length : int
-        About how many different words a document has. Public; it matters for the number of topics only.
+        About how many different words a document has. Public; it matters for the number of topics and a warning only.
     purpose : {"reading", "perplexity"}
         Of the topics, if ``n_components`` is None: as many as are mostly real, or as many as predict words best.
     n_steps : int
         Steps of the fit, of all documents each.
     encoder_share : float
         Of the budget (the inverse noise variance), for the words.
-    stop_words, ngram_range, max_features
+    stop_words, token_pattern, ngram_range, max_features
         See :class:`PrivateCountVectorizer`.
     random_state : int, Generator, RandomState or None
         Seeds the initialisation. Noise is never seeded.
@@ -82,7 +83,7 @@ class PrivateTopics(MadePipeline):
     --------
     >>> from vips import PrivacyBudget, PrivateTopics
     >>> letters = ["the ship sails home", "a storm at sea", "rye and barley", "a field of barley"] * 2000
-    >>> topics = PrivateTopics(2, privacy=PrivacyBudget(2.0, 1e-6), random_state=0).fit(letters)
+    >>> topics = PrivateTopics(2, privacy=PrivacyBudget(2.0, 1e-6), document_length=3, random_state=0).fit(letters)
     >>> sorted(topics.vocabulary_)
     ['barley', 'field', 'home', 'rye', 'sails', 'sea', 'ship', 'storm']
     >>> topics.transform(["a ship in a storm"]).shape
@@ -99,6 +100,7 @@ class PrivateTopics(MadePipeline):
     n_steps: int = 20
     encoder_share: float = 0.15
     stop_words: str | Sequence[str] | None = "english"
+    token_pattern: str = r"(?u)\b\w\w+\b"
     ngram_range: tuple[int, int] = (1, 1)
     max_features: int | None = None
     random_state: object = None
@@ -147,8 +149,8 @@ class PrivateTopics(MadePipeline):
     def steps(self) -> list[tuple[str, object]]:
         """What ``fit`` fits copies of."""
         words = PrivateCountVectorizer(
-            stop_words=self.stop_words, ngram_range=self.ngram_range, max_features=self.max_features,
-            count_records=self.n_documents is None,
+            stop_words=self.stop_words, token_pattern=self.token_pattern, ngram_range=self.ngram_range,
+            max_features=self.max_features, count_records=self.n_documents is None,
         )  # fmt: skip
         topics = LatentDirichletAllocation(self.n_components or 2, random_state=self.random_state)
         return [("words", words), ("topics", self.sent(topics))]
@@ -202,7 +204,22 @@ class PrivateTopics(MadePipeline):
 
     def _chosen(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> dict[str, object]:
         model.set_params(vocabulary=encoder.vocabulary)
+        self._warn_of_grammar(encoder)
         return {"n_components": self._advice(encoder, model).n_components} if self.n_components is None else {}
+
+    def _warn_of_grammar(self, encoder: PrivateCountVectorizer) -> None:
+        """Warn of words that very many documents hold, as released totals say."""
+        words = encoder.frequent_words(self.n_documents or encoder.n_records_, self.document_length, _NEARLY_ALL)
+        if words:
+            more = f" and {len(words) - 3} more" if len(words) > 3 else ""
+            warnings.warn(
+                f"{', '.join(map(repr, words[:3]))}{more} are in more than {_NEARLY_ALL:.0%} of the documents, if these have "
+                f"about {self.document_length} different words (`document_length`). Is it another language? Such words hide "
+                "words of content. Leave them out by a public list (see docs/texts.md): "
+                "stop_words=[*sklearn.feature_extraction.text.ENGLISH_STOP_WORDS, *words].",
+                PrivacyWarning,
+                stacklevel=levels_to_user(),
+            )
 
     def _advice(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> TopicsAdvice:
         """From released and declared numbers."""

@@ -120,6 +120,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     tokenizer: Callable | None = None
 
     unit = "one document"
+    _first_round = (), np.zeros(0)  # words and their totals; a file does not keep them
     # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
     supplies = MappingProxyType({"vocabulary": 1})
     learns = ("the vocabulary",)  # of what the model's statement calls public by declaration
@@ -199,7 +200,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
                 # without warnings of functions among the arguments: they could depend on a document
                 union, counts, index = without_warnings(lambda: self._union_of_list(texts, rounds, run.release_once))
         self.vocabulary_, self.round_totals_ = self._chosen(rounds, union.rounds)
-        self.n_records_ = union.n_records
+        self.n_records_, self._first_round = union.n_records, union.rounds[0]
         self.privacy_ = self._statement(plan, delta, unit, run.entry)
         if counts is None or numbers is not None or self._longest() > 1:
             return None, []
@@ -305,6 +306,15 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             new = min(max(total, 0.0) * math.sqrt(unknown) / max(n_records, 1.0), max(most, 0.0))
             words, phrases = (words + new, phrases) if number < 2 else (words, phrases + new)
         return min(phrases + (words if self._shortest() == 1 else 0.0), len(self.vocabulary_))
+
+    def frequent_words(self, n_records: float, n_different: float, share: float) -> list[str]:
+        """Words that about this share of the records hold, or more, if a record holds ``n_different``; the most frequent first.
+
+        From released totals of the first round; empty for a vocabulary that was read from a file.
+        """
+        words, totals = self._first_round
+        shares = totals * math.sqrt(min(n_different, self.max_words)) / max(n_records, 1.0)
+        return [words[i] for i in np.argsort(-shares, kind="stable") if shares[i] >= share]
 
     @property
     def n_records_std(self) -> float:
