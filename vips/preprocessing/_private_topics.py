@@ -30,6 +30,7 @@ __all__ = ["PrivateTopics"]
 
 _MANY = 0.2  # of the documents hold a frequent word
 _NEARLY_ALL = 0.4  # of the documents in one of two languages hold a word of its grammar
+_OF_LAW = 7.0  # the most frequent words, of which each document has one in so many of its words
 _CAUTION = 1.645  # standard deviations: of a normal variable, 95 % is above -1.645
 
 
@@ -176,10 +177,7 @@ class PrivateTopics(MadePipeline):
         budget = super()._give_plans(encoder, model, X)
         if self.n_documents is None:
             return budget
-        plan = replace(budget.encoder, clip_norm=1.0)
-        rounds = rounds_of(plan, budget.threshold_delta, MOST_WORDS, self.ngram_range[1])
-        cut = min(turn.cut for turn in rounds if turn.length == 1)
-        needed = cut * math.sqrt(min(self.document_length, MOST_WORDS))
+        needed = self._needed(budget)
         if needed > self.n_documents:
             raise ValueError(
                 f"{self.n_documents:,} documents are too few for ε = {self.privacy.epsilon:.4g}: a word is released if about "
@@ -194,6 +192,31 @@ class PrivateTopics(MadePipeline):
                 stacklevel=4,
             )
         return budget
+
+    def _needed(self, budget: Budget) -> float:
+        """About how many documents hold a word that is released."""
+        plan = replace(budget.encoder, clip_norm=1.0)
+        rounds = rounds_of(plan, budget.threshold_delta, MOST_WORDS, self.ngram_range[1])
+        cut = min(turn.cut for turn in rounds if turn.length == 1)
+        return cut * math.sqrt(min(self.document_length, MOST_WORDS))
+
+    def expected(self, n_documents: int) -> str:
+        """What the budget brings of so many documents, in words: how many words, and of how many topics.
+
+        If the r-th word is in a share c/r of the documents, c a seventh of ``document_length``, and in all up to c; in texts of
+        four kinds there were half to twice as many words (docs/texts.md).
+        """
+        self._check_steps()
+        (_, encoder), (_, model) = self.steps
+        budget = super()._give_plans(encoder, model, [])
+        needed, first = self._needed(budget), self.document_length / _OF_LAW
+        words = int(first * n_documents / needed)
+        says = f"A word is released if about {needed:,.0f} of the {n_documents:,} documents hold it: "
+        if words < 2 * first:
+            return says + "few words, if any. Take a larger ε, or declare the words."
+        plan, known = replace(budget.fit, clip_norm=model.default_clip()), first * (1.0 + math.log(words / first))
+        topics = model.set_params(vocabulary=words).advice(plan, n_documents, known, self.purpose)
+        return f"{says}about {words:,} words, or half to twice as many. {topics}"
 
     def _keep(self, steps: list[tuple[str, object]]) -> None:
         super()._keep(steps)
