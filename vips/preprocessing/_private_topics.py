@@ -30,7 +30,7 @@ __all__ = ["PrivateTopics"]
 
 _MANY = 0.2  # of the documents hold a frequent word
 _NEARLY_ALL = 0.4  # of the documents in one of two languages hold a word of its grammar
-_OF_LAW = 7.0  # the most frequent words, of which each document has one in so many of its words
+_ZIPF, _FEW = 7.0, 100  # word r is in a share L/(7 r) of the documents of L words; fewer words come out where few do
 _CAUTION = 1.645  # standard deviations: of a normal variable, 95 % is above -1.645
 
 
@@ -203,20 +203,23 @@ class PrivateTopics(MadePipeline):
     def expected(self, n_documents: int) -> str:
         """What the budget brings of so many documents, in words: how many words, and of how many topics.
 
-        If the r-th word is in a share c/r of the documents, c a seventh of ``document_length``, and in all up to c; in texts of
-        four kinds there were half to twice as many words (docs/texts.md).
+        Words have a law like Zipf's: word r is in a share c/r of the documents, or in all, with c a seventh of
+        ``document_length``.
         """
         self._check_steps()
         (_, encoder), (_, model) = self.steps
         budget = super()._give_plans(encoder, model, [])
-        needed, first = self._needed(budget), self.document_length / _OF_LAW
+        needed, first = self._needed(budget), self.document_length / _ZIPF
         words = int(first * n_documents / needed)
         says = f"A word is released if about {needed:,.0f} of the {n_documents:,} documents hold it: "
         if words < 2 * first:
             return says + "few words, if any. Take a larger ε, or declare the words."
         plan, known = replace(budget.fit, clip_norm=model.default_clip()), first * (1.0 + math.log(words / first))
         topics = model.set_params(vocabulary=words).advice(plan, n_documents, known, self.purpose)
-        return f"{says}about {words:,} words, or half to twice as many. {topics}"
+        about = (
+            f"about {words:,} words, or a third to twice as many" if words >= _FEW else f"at most about {words:,} words"
+        )
+        return f"{says}{about}. {topics}"
 
     def _keep(self, steps: list[tuple[str, object]]) -> None:
         super()._keep(steps)
