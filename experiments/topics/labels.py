@@ -3,6 +3,10 @@
 Documents are generated from known topics: those of a fit to Wikipedia without noise. A topic matches a true one if roots of
 its words' probabilities, less those of the frequencies of all words, correlate with those of the true topic by at least 0.4.
 With ``--letters``, documents are of writers, who have so many each on average, and ε is that of a writer.
+
+``--texts`` asks what outsiders would: do the ten most probable words of a topic occur together in documents? It is coherent if
+the NPMI of their pairs is larger than for 95 % of ten words that are drawn by frequency. For each label: number of topics,
+share of coherent ones, and mean NPMI. Fits have the planned number of topics, for ε = 1, 2, 4 and 8, with three starts each.
 """
 
 from __future__ import annotations
@@ -12,11 +16,13 @@ from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from tqdm.auto import tqdm
 
 from experiments.datasets import load_wikipedia
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
+from experiments.topics.vocabulary import docstrings, sentences, words_of_sentences
 from vips import LatentDirichletAllocation, PrivacyBudget, plan_for
 from vips.datasets import make_lda_corpus
 
@@ -33,8 +39,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of documents")
     parser.add_argument("--letters", type=int, nargs="+", default=LETTERS, help="documents of a writer, on average")
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
+    parser.add_argument("--texts", action="store_true", help="coherence of topics in texts, by label")
     options = parser.parse_args(arguments)
     folder, rows = folder_of("topic_labels", options), []
+    if options.texts:
+        print(text := table_of_texts())
+        if folder is not None:
+            write_text(folder / "texts.md", text)
+        return
     if options.quick:
         options = parser.parse_args(QUICK)
     for n_true, n_words in tqdm(list(product(options.true, options.words)), desc="sets of topics", disable=None):
@@ -47,6 +59,61 @@ def main(arguments: list[str]) -> None:
     if folder is not None:
         write_json(folder / "results.json", rows)
         write_text(folder / "results.md", text)
+
+
+def table_of_texts() -> str:
+    """Markdown: coherence by label."""
+    lines = ["| texts | documents, words | topics | real: coherent, NPMI | doubtful | noise |", "| --- " * 6 + "|"]
+    names = [name.isalpha() and name not in ENGLISH_STOP_WORDS for name in words_of_sentences()[2][1:]]
+    texts = {
+        "articles": load_wikipedia(10_000).counts,
+        "docstrings": docstrings(),
+        "sentences": sentences()[:, np.flatnonzero(names)],
+    }
+    for name, counts in texts.items():
+        counts = sp.csr_array(counts[:, np.sort(np.argsort(-np.asarray(counts.sum(axis=0)).ravel())[:1_000])])
+        counts = counts.astype(np.int64)
+        labels, coherence, sizes = labelled(counts)
+        rng, shares = np.random.default_rng(0), np.asarray(counts.sum(axis=0)).ravel() / counts.sum()
+        drawn = [rng.choice(len(shares), 10, replace=False, p=shares) for _ in range(400)]
+        least = np.quantile(npmi(counts, drawn), 0.95)
+        cells = []
+        for label in LABELS:
+            part = coherence[labels == label]
+            cells.append(
+                f"{len(part)}: {100 * (part > least).mean():.0f} %, {part.mean():.2f}" if len(part) else "none"
+            )
+        n_topics = ", ".join(map(str, sizes))
+        lines.append(f"| {name} | {counts.shape[0]:,}, {counts.shape[1]:,} | {n_topics} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def labelled(counts: sp.csr_array) -> tuple[np.ndarray, np.ndarray, list[int]]:
+    """Labels of planned topics, their coherence, and how many topics were planned."""
+    labels, coherence, sizes = [], [], []
+    for epsilon, seed in product((1.0, 2.0, 4.0, 8.0), range(3)):
+        model = LatentDirichletAllocation(vocabulary=counts.shape[1], random_state=seed)
+        advice = plan_for(model, n_records=counts.shape[0], privacy=PrivacyBudget(epsilon, DELTA))
+        model = advice.apply(model).fit(counts)
+        evidence = model.evidence()
+        if evidence is not None:
+            labels += evidence.labels
+            coherence.append(npmi(counts, np.argsort(-model.components_, axis=1)[:, :10]))
+            sizes.append(model.n_components)
+    return np.array(labels), np.concatenate(coherence), sorted(set(sizes))
+
+
+def npmi(counts: sp.csr_array, sets_of_words) -> np.ndarray:
+    """Mean normalised pointwise mutual information of the pairs of each set of words, in documents."""
+    holds, n = sp.csc_array((counts > 0).astype(float)), counts.shape[0]
+    means = []
+    for words in sets_of_words:
+        together = (holds[:, words].T @ holds[:, words]).toarray() / n
+        alone, pairs = np.diag(together), np.triu_indices(len(words), 1)
+        joint = np.clip(together[pairs], 1e-300, 1.0 - 1e-12)
+        ratio = np.log(joint / (alone[pairs[0]] * alone[pairs[1]]))
+        means.append(np.where(together[pairs] > 0.0, ratio / -np.log(joint), -1.0).mean())
+    return np.array(means)
 
 
 def truth(n_true: int, n_words: int, quick: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -2,7 +2,8 @@
 
 Corpora: sentences of the MASC corpus in fives, docstrings of Python packages (raw text), 20,000 Wikipedia articles (over 7,702
 words). δ is 1e-6 for the noise and 1e-6 for the threshold. For each weighting: words that are released, and their share of all
-words of the text. Every number is the mean of ``--repeats`` releases.
+words of the text. Then phrases of two words, without English stop words: words and phrases that are released. Every number is
+the mean of ``--repeats`` releases.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.feature_extraction.text import CountVectorizer
 from tqdm.auto import tqdm
 
 from experiments.datasets import load_docstrings, load_wikipedia
 from experiments.datasets.home import find_files
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
-from vips import PrivacyPlan
+from vips import PrivacyBudget, PrivacyPlan
 from vips.datasets import make_lda_corpus
-from vips.preprocessing import PrivateCountVectorizer, _set_union
-from vips.preprocessing._set_union import FIRST_SHARE, MOST_WORDS, noisy_union
+from vips.preprocessing import PrivateCountVectorizer
+from vips.preprocessing._set_union import FIRST_SHARE, MOST_WORDS, Round, noisy_union, thresholds
 
 DELTA, EPSILONS, N_REPEATS = 1e-6, (0.5, 1.0, 2.44), 5
 # Share of the first round (None: a single round), M, and the power of a word's count in the weights.
@@ -51,9 +53,44 @@ def main(arguments: list[str]) -> None:
         }
         rows.append({"weighting": name, "covered": shares})
     print(text := table(rows))
+    raw = {"generated": ["the old ship sails home", "a storm at sea"] * 2000} if options.quick else raw_texts()
+    print(phrases := table_of_phrases(raw, 1 if options.quick else options.repeats))
     if folder is not None:
         write_json(folder / "results.json", rows)
         write_text(folder / "results.md", text)
+        write_text(folder / "phrases.md", phrases)
+
+
+def raw_texts() -> dict[str, list[str]]:
+    """Texts whose words are in their order; ``w0`` stands for every rare word of the sentences."""
+    words, document, names = words_of_sentences()
+    starts = np.flatnonzero(np.diff(document)) + 1
+    return {
+        "sentences": [" ".join(names[i] for i in part) for part in np.split(words, starts)],
+        "docstrings": load_docstrings().texts,
+    }
+
+
+def table_of_phrases(texts: dict[str, list[str]], n_repeats: int) -> str:
+    """Markdown: words alone, and words and phrases of a release with both."""
+    lines = ["| texts | ε | words alone | words, phrases |", "| --- " * 4 + "|"]
+    for corpus, documents in texts.items():
+        for epsilon in EPSILONS:
+            numbers = []
+            for _ in range(n_repeats):
+                alone, both = (
+                    PrivateCountVectorizer(
+                        privacy=PrivacyBudget(epsilon, DELTA), stop_words="english", ngram_range=(1, n)
+                    )
+                    .fit(documents)
+                    .vocabulary
+                    for n in (1, 2)
+                )
+                n_phrases = sum(" " in word for word in both)
+                numbers.append([len(alone), len(both) - n_phrases, n_phrases])
+            alone, words, phrases = np.mean(numbers, axis=0)
+            lines.append(f"| {corpus} | {epsilon:g} | {alone:,.0f} | {words:,.0f}, {phrases:,.0f} |")
+    return "\n".join(lines) + "\n"
 
 
 def corpora() -> dict[str, sp.csr_array]:
@@ -68,20 +105,21 @@ def generated() -> sp.csr_array:
 
 def docstrings() -> sp.csr_array:
     """All words of the raw docstrings but stop words."""
-    texts = load_docstrings().texts
-    index: dict[str, int] = {}
-    chunks = PrivateCountVectorizer(stop_words="english")._chunks(texts, None, None, index)
-    words, lengths = zip(*((words, np.diff(starts)) for words, starts in chunks), strict=True)
-    words, indptr = np.concatenate(words), np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
-    return sp.csr_array((np.ones(len(words)), words, indptr), shape=(len(texts), len(index)))
+    return sp.csr_array(CountVectorizer(stop_words="english", dtype=float).fit_transform(load_docstrings().texts))
+
+
+def words_of_sentences() -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """Words of sentences, the group of five to which each belongs, and their names."""
+    path, names = find_files(["masc_pos.npz", "masc_vocab.txt"], "MASC", "see data/README.md")
+    with np.load(path) as masc:
+        words, starts = masc["word"].astype(np.int64), masc["line_start"]
+    document = (np.searchsorted(starts, np.arange(len(words)), side="right") - 1) // 5
+    return words, document, ["w0", *names.read_text("utf-8").splitlines()[1:]]
 
 
 def sentences() -> sp.csr_array:
     """Words of five sentences each."""
-    (path,) = find_files(["masc_pos.npz"], "MASC", "see data/README.md")
-    with np.load(path) as masc:
-        words, starts = masc["word"].astype(np.int64), masc["line_start"]
-    document = (np.searchsorted(starts, np.arange(len(words)), side="right") - 1) // 5
+    words, document, _ = words_of_sentences()
     counts = sp.coo_array((np.ones(len(words)), (document, words))).tocsr()
     return sp.csr_array(counts[:, 1:])  # word 0 stands for all rare ones
 
@@ -92,15 +130,12 @@ def covered(counts: sp.csr_array, epsilon: float, share: float | None, most: int
     frequencies = np.asarray(counts.sum(axis=0)).ravel()
     shares = [1.0] if share is None else [share, 1.0 - share]
     plans = [replace(plan, clip_norm=1.0, noise_multiplier=plan.noise_multiplier / np.sqrt(part)) for part in shares]
-    original, results = _set_union.plans_of_rounds, []
-    _set_union.plans_of_rounds = lambda plan: plans
-    try:
-        for _ in range(n_repeats):
-            rounds = noisy_union([(counts.indices, counts.indptr)], replace(plan, clip_norm=1.0), DELTA, most)
-            words = np.concatenate([numbers for numbers, _ in rounds.rounds])
-            results.append([len(words), frequencies[words].sum() / frequencies.sum()])
-    finally:
-        _set_union.plans_of_rounds = original
+    cuts = thresholds(DELTA, [part.noise_std() for part in plans], most)
+    results = []
+    for _ in range(n_repeats):
+        rounds = noisy_union([(counts.indices, counts.indptr)], list(map(Round, plans, cuts, [1] * len(plans))), most)
+        words = np.concatenate([numbers for numbers, _ in rounds.rounds])
+        results.append([len(words), frequencies[words].sum() / frequencies.sum()])
     return np.mean(results, axis=0).tolist()
 
 

@@ -59,7 +59,7 @@ def test_the_statement_counts_the_vocabulary_and_does_not_call_it_public(fitted)
     assert "the vocabulary" in fitted[-1].describe()["declared_public"]
     assert "the vocabulary" not in report.declared_public
     assert "what a word is (stop_words)" in str(report)
-    assert "two rounds" in str(report)
+    assert "2 rounds" in str(report)
 
 
 def test_a_ledger_is_charged_once_and_a_checkpoint_keeps_the_words(tmp_path, monkeypatch):

@@ -1,10 +1,13 @@
 """Topics of raw texts: one budget, words and topics from released numbers, and clear words where noise wins."""
 
+import re
+import warnings
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
+import sklearn.feature_extraction.text
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -88,6 +91,29 @@ def test_where_noise_wins_there_is_one_topic_and_it_says_so():
         assert "which hides topics" in str(hidden.advice_)
 
 
+SHORT = {"document_length": 7, "n_steps": 2, **BUDGET}
+
+
+def test_words_of_another_language_are_told_and_the_list_that_is_suggested_works():
+    words = np.random.default_rng(0).choice([f"w{i}" for i in range(40)], (4000, 8))
+    texts = [f"und die {' '.join(row)}" if i % 2 else " ".join(row) for i, row in enumerate(words)]
+    with pytest.warns(PrivacyWarning, match="'d?.*' are in more than 40% of the documents.*another language") as caught:
+        PrivateTopics(2, **SHORT).fit(texts)
+    assert "'w" not in str(caught[0].message)
+    (suggested,) = re.findall(r"stop_words=(\[.*?\])", str(caught[0].message))
+    stop_words = eval(suggested, {"sklearn": sklearn, "words": ["und", "die"]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        without = PrivateTopics(2, **SHORT, stop_words=stop_words).fit(texts)
+    assert {*without.vocabulary_} == {*words.ravel()}
+
+
+def test_short_messages_keep_their_emoji():
+    emoji = r"\w\w+|[\u2600-\u27bf\U0001f300-\U0001faff]"
+    messages = [f"{text} 🌊⚓" if "ship" in text else text for text in letters()]
+    assert {"🌊", "⚓", "ship"} <= {*PrivateTopics(2, **SHORT, token_pattern=emoji).fit(messages).vocabulary_}
+
+
 def test_it_is_an_estimator(fitted, tmp_path):
     assert clone(fitted).get_params()["privacy"] == BUDGET["privacy"]
     with pytest.raises(NotFittedError):
@@ -122,6 +148,8 @@ def test_writers_are_protected_and_a_declared_number_of_documents_is_not_bought(
         ({"n_steps": 0}, None, "n_steps"),
         ({"encoder_share": 1.0}, None, "encoder_share"),
         ({"max_features": 0}, None, "max_features"),
+        ({"token_pattern": "("}, None, "`token_pattern` '\\(' is no regular expression"),
+        ({"token_pattern": "(a)(b)"}, None, "capturing group"),
         ({}, "a letter", r"write \[text\]"),
         ({}, np.eye(3), "2 dimensions"),
     ],

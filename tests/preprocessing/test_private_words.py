@@ -19,10 +19,11 @@ from tests.releases import releases
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.core.mechanism.secret_bits import secret_bits
 from vips.preprocessing import PrivateCountVectorizer, _documents, _private_words, _set_union
-from vips.preprocessing._set_union import noisy_union, plans_of_rounds, thresholds
+from vips.preprocessing._set_union import noisy_union, plans_of_rounds, rounds_of, thresholds
 from vips.tools.auditing.canaries import lower_bound
 
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1)
+ROUNDS = rounds_of(replace(PLAN, clip_norm=1.0), 1e-6, 300, 1)
 EXACT = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1)
 COMMON = ["the ship sails home", "a storm at sea", "the ship was lost at sea"] * 100
 
@@ -36,17 +37,17 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
     index, totals, counted = [], {}, _private_words.counted_records
 
     def watched(*arguments):
-        index.append(arguments[-1])
-        return counted(*arguments)
+        index.append(arguments[4])
+        return counted(*arguments[:6], {*arguments[6], *known})
 
-    def union(chunks, plan, delta, most, count_records, release):
-        names = list(index[0])
+    def union(chunks, rounds, most, count_records, release):
+        names = list(index[-1])
         released = np.array([name in known for name in names], bool)
         for words, starts in chunks:
             shares = _set_union._shares(words, starts, released, most, np.random.default_rng(secret_bits(128)))
             for word, weight in zip(*shares, strict=True):
                 totals[names[word]] = totals.get(names[word], 0.0) + weight
-        return _set_union.Union((), None)
+        return _set_union.Union(tuple(([], np.zeros(0)) for _ in rounds), None)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_private_words, "counted_records", watched)
@@ -64,6 +65,37 @@ RECORDS = {
     "known and new words": ["the ship of zebras"], "nothing": [""],
     "several documents": ["the ship", "the sea", "zebra zebra", "a b c", "the ship"], "no text": [None],
 }  # fmt: skip
+
+
+PHRASES = {
+    "one phrase": ["the sea"], "a phrase of its own": ["sea the"], "one phrase often": ["the sea " * 5000],
+    "several documents": ["the sea", "sea the", "the the", "the sea"], "unknown words between": ["the zebra sea"],
+    "phrases of both": ["the sea the ship sea sea"], "hostile": ["the\x00 \ud800 sea the", None], "nothing": [""],
+}  # fmt: skip
+
+
+def totals_of_phrases(totals_of, *arguments, known):
+    """Totals of phrases of two words alone: those of a fit without phrases are taken away."""
+    with_words, words = (totals_of(*arguments, known=known, ngram_range=(1, n)) for n in (2, 1))
+    return {name: total for name, total in with_words.items() if name not in words}
+
+
+@pytest.mark.parametrize("known", [("the", "sea"), ("the", "sea", "the sea")])
+def test_a_record_moves_the_totals_of_phrases_by_at_most_one_clip(known):
+    check_phrases(totals_of, known)
+
+
+def check_phrases(totals_of, known):
+    ids = [f"p{i}" for i in range(len(COMMON))]
+    before = totals_of_phrases(totals_of, COMMON, ids, known=known)
+    for name, documents in PHRASES.items():
+        after = totals_of_phrases(totals_of, COMMON + documents, ids + ["new"] * len(documents), known=known)
+        moved = distance(before, after)
+        assert moved <= 1.0 + 1e-9, f"{name}: a record moves the totals of phrases by {moved}"
+        assert {word for phrase in after for word in phrase.split()} <= {*known}, (
+            "a phrase has a word that is not released"
+        )
+        assert not {*known} & {*after}, "a known phrase has a share"
 
 
 def test_a_record_moves_the_totals_by_at_most_one_clip():
@@ -90,7 +122,7 @@ def test_shares_are_one_over_root_n_whatever_the_counts():
 def test_the_second_round_leaves_known_words_out():
     chunks = [(np.array([0, 1, 0, 2, 3]), np.array([0, 2, 5]))]
     with releases(lambda total: {"words": np.where(total["words"] > 1.0, 1e9, -1e9)}) as seen:
-        (first, _), (second, _) = noisy_union(chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300).rounds
+        (first, _), (second, _) = noisy_union(chunks, ROUNDS, 300).rounds
     assert first.tolist() == [0]
     assert second.tolist() == []
     np.testing.assert_allclose(seen[0].exact["words"], [2**-0.5 + 3**-0.5, 2**-0.5, 3**-0.5, 3**-0.5])
@@ -100,7 +132,7 @@ def test_the_second_round_leaves_known_words_out():
 def test_a_record_that_is_counted_still_has_norm_one():
     chunks = [(np.arange(7), np.array([0, 3, 3, 7]))]
     with releases(dict) as seen:
-        union = noisy_union(chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300, count_records=True)
+        union = noisy_union(chunks, ROUNDS, 300, count_records=True)
     assert union.n_records == pytest.approx(3.0)
     first, second = (release.exact for release in seen)
     of_one = first["records"][0] / 3.0
@@ -118,9 +150,12 @@ def test_the_number_of_records_has_noise_of_the_stated_size():
     assert vectorizer().fit(COMMON).n_records_ is None
 
 
-def test_both_rounds_cost_the_plan():
+@pytest.mark.parametrize("longest", [1, 2, 5])
+def test_all_rounds_cost_the_plan(longest):
     for plan in (PLAN, PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling="full", n_steps=1)):
-        together = sum(1.0 / round_plan.noise_multiplier**2 for round_plan in plans_of_rounds(plan)) ** -0.5
+        rounds = rounds_of(replace(plan, clip_norm=1.0), 1e-6, 300, longest)
+        assert [turn.length for turn in rounds] == [1, *range(1, longest + 1)]
+        together = sum(1.0 / turn.plan.noise_multiplier**2 for turn in rounds) ** -0.5
         assert plan.noise_multiplier <= together <= plan.noise_multiplier * (1.0 + 1e-9), "the rounds cost more"
 
 
@@ -251,11 +286,12 @@ def test_no_document_raises_or_warns(settings):
     np.testing.assert_array_equal(matrix[:3].toarray(), fitted.transform(COMMON[:3]).toarray())
 
 
-def test_without_noise_it_counts_as_scikit_learn_does():
+@pytest.mark.parametrize("ngram_range", [(1, 2), (2, 3)])
+def test_without_noise_it_counts_as_scikit_learn_does(ngram_range):
     assert _documents.Analyser({"lowercase": True})("Zu\u0308rich") == ["z\u00fcrich"], (
         "an accent behind its letter parts a word"
     )
-    settings = {"ngram_range": (1, 2), "stop_words": ["the"], "strip_accents": "unicode"}
+    settings = {"ngram_range": ngram_range, "stop_words": ["the"], "strip_accents": "unicode"}
     fitted = vectorizer(EXACT, 1e-9, **settings).fit(COMMON * 3)
     other = CountVectorizer(**settings).fit(COMMON)
     assert fitted.get_feature_names_out().tolist() == other.get_feature_names_out().tolist()

@@ -8,6 +8,7 @@ import time
 import warnings
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -46,7 +47,13 @@ from vips.data import (
     regroup,
     regrouped,
 )
-from vips.preprocessing import PrivateCountVectorizer, TableEncoder, _sorted_words, make_private_pipeline
+from vips.preprocessing import (
+    PrivateCountVectorizer,
+    TableEncoder,
+    _private_words,
+    _sorted_words,
+    make_private_pipeline,
+)
 from vips.preprocessing._documents import CountedTexts, _read, _write
 from vips.preprocessing._sorted_words import SortedRuns, WordTask, share_of_words
 
@@ -101,10 +108,10 @@ def test_every_source_gives_what_the_list_gives(made, tmp_path):
 
 @contextmanager
 def watched_totals(known=()):
-    """While active, a fit to a source makes one round, after one that has released ``known``; yields its exact totals."""
+    """While active, a fit to a source makes a round of each length after ones that have released ``known``; yields totals."""
     by_word = {}
 
-    def watch(plan, cut, blocks, count, of_count, release):
+    def watch(turn, blocks, count, of_count, release):
         for words, totals in blocks:
             for word, total in zip(words, totals, strict=True):
                 assert word not in by_word, f"{word!r} has two totals"
@@ -114,12 +121,13 @@ def watched_totals(known=()):
     task = WordTask.share
 
     def share(self, partition, coins):
-        return task(WordTask(self.settings, tuple(known), self.most, self.of_count, self.plan), partition, coins)
+        return task(replace(self, known=(*known, *self.known)), partition, coins)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_sorted_words, "released", watch)
         patch.setattr(WordTask, "share", share)
-        patch.setattr(_sorted_words, "plans_of_rounds", lambda plan: [plan])
+        rounds = _private_words.rounds_of
+        patch.setattr(_private_words, "rounds_of", lambda *arguments: rounds(*arguments)[1:])
         yield by_word
 
 
@@ -140,6 +148,11 @@ def test_a_record_moves_the_totals_by_at_most_one_clip():
             assert not set(known) & set(after), "a known word has a share"
 
 
+@pytest.mark.parametrize("known", [("the", "sea"), ("the", "sea", "the sea")])
+def test_a_record_moves_the_totals_of_phrases_by_at_most_one_clip(known):
+    in_memory.check_phrases(totals_of, known)
+
+
 @pytest.mark.parametrize("size", [1, 3, 50, 1000])
 def test_totals_are_those_of_the_list_however_it_is_divided(size):
     exact = in_memory.totals_of(TEXTS)
@@ -157,7 +170,7 @@ def test_of_many_words_some_are_drawn():
 
 
 def test_a_share_depends_on_its_partition_alone():
-    task = WordTask(vectorizer()._settings(), ("the",), 3, 0.2, PLAN)
+    task = WordTask(vectorizer()._settings(), 1, ("the",), 3, 0.2, PLAN)
     one, other = InMemoryTexts([*COMMON[:8], "zebra"], 4), InMemoryTexts(COMMON[:4] + COMMON[40:47], 4)
     shares = [
         source.partition(0).open() and task.share(source.partition(0), (5, 0)) for source in (one, other, one, other)

@@ -10,7 +10,7 @@ import pytest
 from tests.mutants import noticed
 from tests.preprocessing import test_words_of_sources as tests
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
-from vips.preprocessing import _documents, _sorted_words
+from vips.preprocessing import _documents, _set_union, _sorted_words
 from vips.preprocessing._sorted_words import WordTask
 from vips.privacy import PrivacyPlan
 
@@ -19,7 +19,7 @@ def documents_of_a_person_are_counted_one_by_one(patch):
     original = _documents.counted_records
     patch.setattr(
         _sorted_words, "counted_records",
-        lambda settings, documents, numbers, most, index: original(settings, documents, None, None, index),
+        lambda settings, documents, numbers, most, *named: original(settings, documents, None, None, *named),
     )  # fmt: skip
 
 
@@ -83,7 +83,7 @@ def blocks_share_their_noise(patch):
 
 
 def the_threshold_is_one(patch):
-    patch.setattr(_sorted_words, "thresholds", lambda delta, stds, most: [1.0 for _ in stds])
+    patch.setattr(_set_union, "thresholds", lambda delta, stds, most: [1.0 for _ in stds])
 
 
 def all_words_are_read_at_once(patch):
@@ -103,6 +103,7 @@ test_mutants_are_noticed = noticed(
     (documents_of_a_person_are_counted_one_by_one, CLIP, "several documents: a record moves"),
     (released_words_are_counted_again, CLIP, "a known word has a share"),
     (every_word_weighs_one, CLIP, "a record moves"),
+    (every_word_weighs_one, lambda: tests.test_a_record_moves_the_totals_of_phrases_by_at_most_one_clip(("the", "sea")), "by"),
     (words_are_remembered_from_partition_to_partition, tests.test_a_share_depends_on_its_partition_alone, "another share"),
     (coins_are_flipped_anew, tests.test_a_share_depends_on_its_partition_alone, "another share"),
     (words_are_cut_at_the_end_of_a_block, tests.test_sorted_runs_add_every_word_once, "there twice"),

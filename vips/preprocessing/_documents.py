@@ -8,15 +8,16 @@ read. Other sources have no such place, and are counted in every step.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import weakref
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 
 import numpy as np
 import scipy.sparse as sp
@@ -109,7 +110,13 @@ class Analyser:
     """
 
     def __init__(self, settings: dict) -> None:
-        CountVectorizer(**settings, vocabulary=["a"]).fit_transform(["a"])  # checks the settings
+        try:
+            CountVectorizer(**settings, vocabulary=["a"]).fit_transform(["a"])  # checks the settings
+        except re.error as error:
+            raise ValueError(
+                f"`token_pattern` {settings['token_pattern']!r} is no regular expression: {error}. It finds a word, as "
+                r'r"\w\w+" does.'
+            ) from None
         self._analyse = CountVectorizer(**settings).build_analyzer()
 
     def __call__(self, document: object) -> list[str]:
@@ -128,22 +135,28 @@ class Analyser:
     def numbers(
         self, documents: Iterable, numbers_of: Callable[[list[str]], Iterable[int]]
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Numbers of all words, which ``numbers_of`` gives for some, and where each document's start; both int64."""
+        """What ``numbers_of`` gives for the words of each document, and where each document starts; both int64."""
         lengths = [0]
 
         def of_each() -> Iterator[Iterable[int]]:
             for document in documents:
-                words = self(document)
-                lengths.append(len(words))
-                yield numbers_of(words)
+                numbers = list(numbers_of(self(document)))
+                lengths.append(len(numbers))
+                yield numbers
 
         return np.fromiter(chain.from_iterable(of_each()), np.int64), np.cumsum(lengths)
 
 
 def counted_records(
-    settings: dict, documents: Sequence, numbers: np.ndarray | None, most: int | None, index: defaultdict[str, int]
+    settings: dict,
+    documents: Sequence,
+    numbers: np.ndarray | None,
+    most: int | None,
+    index: defaultdict[str, int],
+    length: int = 1,
+    known: Container[str] = (),
 ) -> sp.csr_array:
-    """How often each record has each word: CSR of shape (n_records, n_words), the columns of a record in order.
+    """How often each record has each word, or phrase: CSR of shape (n_records, n_words), the columns of a record in order.
 
     Parameters
     ----------
@@ -155,8 +168,14 @@ def counted_records(
         Documents of a person that count.
     index : defaultdict of str to int
         Words and their numbers, to which new words are added.
+    length, known : int, container of str
+        Of the words; or of phrases, and what was released before: see :func:`phrases`.
     """
-    analyser, numbers_of = Analyser(settings), partial(map, index.__getitem__)
+    analyser = Analyser(settings)
+
+    def numbers_of(words: list[str]) -> Iterable[int]:
+        return map(index.__getitem__, words if length == 1 else phrases(words, length, known))
+
     if numbers is None:
         words, starts = analyser.numbers(documents, numbers_of)
         return _counts(words, starts, len(index))
@@ -166,6 +185,19 @@ def counted_records(
         order, lengths = order[places(lengths) < most], np.minimum(lengths, most)
     words, starts = analyser.numbers(map(documents.__getitem__, order.tolist()), numbers_of)
     return _counts(words, starts[np.concatenate([[0], np.cumsum(lengths)])], len(index))
+
+
+def phrases(words: list[str], length: int, known: Container[str]) -> Iterator[str]:
+    """Phrases of this length in a document, two words or more, that begin and end with a known phrase of one word less.
+
+    Guarantees
+    ----------
+    They depend on this document and on what was released before alone. None of them is known.
+    """
+    shorter = [" ".join(words[i : i + length - 1]) in known for i in range(len(words) - length + 2)]
+    for i, (begins, ends) in enumerate(pairwise(shorter)):
+        if begins and ends and (phrase := " ".join(words[i : i + length])) not in known:
+            yield phrase
 
 
 def chunks_of(counts: sp.csr_array) -> list[tuple[np.ndarray, np.ndarray]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from vips._support.arguments import arguments
 from vips._support.fitted import without_weights
-from vips._support.validation import check_choice, check_integer
+from vips._support.validation import check_choice, check_integer, levels_to_user
 from vips.core.budget import PrivacyBudget
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.exceptions import PrivacyWarning
@@ -21,7 +21,7 @@ from vips.models import LatentDirichletAllocation
 from vips.preprocessing._budget import Budget
 from vips.preprocessing._private_pipeline import MadePipeline
 from vips.preprocessing._private_words import PrivateCountVectorizer
-from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
+from vips.preprocessing._set_union import MOST_WORDS, rounds_of
 
 if TYPE_CHECKING:
     from vips.models.topics.planning import TopicsAdvice
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["PrivateTopics"]
 
 _MANY = 0.2  # of the documents hold a frequent word
+_NEARLY_ALL = 0.4  # of the documents in one of two languages hold a word of its grammar
+_ZIPF, _FEW = 7.0, 100  # word r is in a share L/(7 r) of the documents of L words; fewer words come out where few do
 _CAUTION = 1.645  # standard deviations: of a normal variable, 95 % is above -1.645
 
 
@@ -49,14 +51,14 @@ class PrivateTopics(MadePipeline):
     n_documents : int or None
         About how many documents there are, a public number. None: their number is bought with a small part of the budget.
     document_length : int
-        About how many different words a document has. Public; it matters for the number of topics only.
+        About how many different words a document has. Public; it matters for the number of topics and a warning only.
     purpose : {"reading", "perplexity"}
         Of the topics, if ``n_components`` is None: as many as are mostly real, or as many as predict words best.
     n_steps : int
         Steps of the fit, of all documents each.
     encoder_share : float
         Of the budget (the inverse noise variance), for the words.
-    stop_words, ngram_range, max_features
+    stop_words, token_pattern, ngram_range, max_features
         See :class:`PrivateCountVectorizer`.
     random_state : int, Generator, RandomState or None
         Seeds the initialisation. Noise is never seeded.
@@ -82,7 +84,7 @@ class PrivateTopics(MadePipeline):
     --------
     >>> from vips import PrivacyBudget, PrivateTopics
     >>> letters = ["the ship sails home", "a storm at sea", "rye and barley", "a field of barley"] * 2000
-    >>> topics = PrivateTopics(2, privacy=PrivacyBudget(2.0, 1e-6), random_state=0).fit(letters)
+    >>> topics = PrivateTopics(2, privacy=PrivacyBudget(2.0, 1e-6), document_length=3, random_state=0).fit(letters)
     >>> sorted(topics.vocabulary_)
     ['barley', 'field', 'home', 'rye', 'sails', 'sea', 'ship', 'storm']
     >>> topics.transform(["a ship in a storm"]).shape
@@ -99,6 +101,7 @@ class PrivateTopics(MadePipeline):
     n_steps: int = 20
     encoder_share: float = 0.15
     stop_words: str | Sequence[str] | None = "english"
+    token_pattern: str = r"(?u)\b\w\w+\b"
     ngram_range: tuple[int, int] = (1, 1)
     max_features: int | None = None
     random_state: object = None
@@ -147,8 +150,8 @@ class PrivateTopics(MadePipeline):
     def steps(self) -> list[tuple[str, object]]:
         """What ``fit`` fits copies of."""
         words = PrivateCountVectorizer(
-            stop_words=self.stop_words, ngram_range=self.ngram_range, max_features=self.max_features,
-            count_records=self.n_documents is None,
+            stop_words=self.stop_words, token_pattern=self.token_pattern, ngram_range=self.ngram_range,
+            max_features=self.max_features, count_records=self.n_documents is None,
         )  # fmt: skip
         topics = LatentDirichletAllocation(self.n_components or 2, random_state=self.random_state)
         return [("words", words), ("topics", self.sent(topics))]
@@ -174,9 +177,7 @@ class PrivateTopics(MadePipeline):
         budget = super()._give_plans(encoder, model, X)
         if self.n_documents is None:
             return budget
-        plans = plans_of_rounds(replace(budget.encoder, clip_norm=1.0))
-        cut = min(thresholds(budget.threshold_delta, [plan.noise_std() for plan in plans], MOST_WORDS))
-        needed = cut * math.sqrt(min(self.document_length, MOST_WORDS))
+        needed = self._needed(budget)
         if needed > self.n_documents:
             raise ValueError(
                 f"{self.n_documents:,} documents are too few for ε = {self.privacy.epsilon:.4g}: a word is released if about "
@@ -192,6 +193,34 @@ class PrivateTopics(MadePipeline):
             )
         return budget
 
+    def _needed(self, budget: Budget) -> float:
+        """About how many documents hold a word that is released."""
+        plan = replace(budget.encoder, clip_norm=1.0)
+        rounds = rounds_of(plan, budget.threshold_delta, MOST_WORDS, self.ngram_range[1])
+        cut = min(turn.cut for turn in rounds if turn.length == 1)
+        return cut * math.sqrt(min(self.document_length, MOST_WORDS))
+
+    def expected(self, n_documents: int) -> str:
+        """What the budget brings of so many documents, in words: how many words, and of how many topics.
+
+        Words have a law like Zipf's: word r is in a share c/r of the documents, or in all, with c a seventh of
+        ``document_length``.
+        """
+        self._check_steps()
+        (_, encoder), (_, model) = self.steps
+        budget = super()._give_plans(encoder, model, [])
+        needed, first = self._needed(budget), self.document_length / _ZIPF
+        words = int(first * n_documents / needed)
+        says = f"A word is released if about {needed:,.0f} of the {n_documents:,} documents hold it: "
+        if words < 2 * first:
+            return says + "few words, if any. Take a larger ε, or declare the words."
+        plan, known = replace(budget.fit, clip_norm=model.default_clip()), first * (1.0 + math.log(words / first))
+        topics = model.set_params(vocabulary=words).advice(plan, n_documents, known, self.purpose)
+        about = (
+            f"about {words:,} words, or a third to twice as many" if words >= _FEW else f"at most about {words:,} words"
+        )
+        return f"{says}{about}. {topics}"
+
     def _keep(self, steps: list[tuple[str, object]]) -> None:
         super()._keep(steps)
         words, topics = (step for _, step in steps)
@@ -201,7 +230,22 @@ class PrivateTopics(MadePipeline):
 
     def _chosen(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> dict[str, object]:
         model.set_params(vocabulary=encoder.vocabulary)
+        self._warn_of_grammar(encoder)
         return {"n_components": self._advice(encoder, model).n_components} if self.n_components is None else {}
+
+    def _warn_of_grammar(self, encoder: PrivateCountVectorizer) -> None:
+        """Warn of words that very many documents hold, as released totals say."""
+        words = encoder.frequent_words(self.n_documents or encoder.n_records_, self.document_length, _NEARLY_ALL)
+        if words:
+            more = f" and {len(words) - 3} more" if len(words) > 3 else ""
+            warnings.warn(
+                f"{', '.join(map(repr, words[:3]))}{more} are in more than {_NEARLY_ALL:.0%} of the documents, if these have "
+                f"about {self.document_length} different words (`document_length`). Is it another language? Such words hide "
+                "words of content. Leave them out by a public list (see docs/texts.md): "
+                "stop_words=[*sklearn.feature_extraction.text.ENGLISH_STOP_WORDS, *words].",
+                PrivacyWarning,
+                stacklevel=levels_to_user(),
+            )
 
     def _advice(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> TopicsAdvice:
         """From released and declared numbers."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import count
+from collections.abc import Callable, Sequence
+from itertools import count, groupby
 from types import MappingProxyType
 from typing import Self
 
@@ -34,7 +34,7 @@ from vips.preprocessing._documents import (
     counts_of_words,
 )
 from vips.preprocessing._encoder import SavableEncoder
-from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
+from vips.preprocessing._set_union import MOST_WORDS, Release, Round, Union, noisy_union, rounds_of, std_of_count
 from vips.preprocessing._sorted_words import union_of_source
 from vips.report.report import PrivacyReport
 
@@ -63,11 +63,12 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     max_words : int
         A record with more distinct words contributes a random subset of this size.
     max_features : int or None
-        Keep the words with the largest noisy totals only.
+        Keep the words with the largest noisy totals only; phrases come last.
     count_records : bool
         Release a noisy number of records, too, in the same vector of norm 1: words weigh 2 % less in the first round.
     analyzer, lowercase, strip_accents, stop_words, token_pattern, ngram_range, preprocessor, tokenizer
-        As in ``CountVectorizer``. A list of stop words, or "english", is public.
+        As in ``CountVectorizer``. A list of stop words, or "english", is public. Phrases of ``ngram_range`` are of released
+        words, and have rounds of their own, for two fifths of the budget: words lose no more than that.
 
     Attributes
     ----------
@@ -75,17 +76,17 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         Words in alphabetical order, with their columns.
     n_records_ : float or None
         Noisy number of records, if it was counted.
-    round_totals_ : (float, float)
+    round_totals_ : tuple of float
         Sums of the noisy totals of the words that each round released.
     privacy_ : PrivacyReport
 
     Notes
     -----
     *Privacy.*
-    Unit: one document; with ``groups``, all documents of one id. Released: the words of ``vocabulary_``. Guarantee: that of the
-    plan, with ``threshold_delta`` added to δ; docs/guarantee.md has the proof. Public: all arguments. You promise that a
-    function among them treats each document alone. Not covered: choosing arguments by looking at the documents;
-    ``transform`` of the fitted documents, whose counts are private.
+    Unit: one document; with ``groups``, all documents of one id. Released: the words of ``vocabulary_``, and those that its
+    phrases consist of. Guarantee: that of the plan, with ``threshold_delta`` added to δ; docs/guarantee.md has the proof.
+    Public: all arguments. You promise that a function among them treats each document alone. Not covered: choosing arguments
+    by looking at the documents; ``transform`` of the fitted documents, whose counts are private.
 
     *Guarantees.*
 
@@ -119,6 +120,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     tokenizer: Callable | None = None
 
     unit = "one document"
+    _first_round = (), np.zeros(0)  # words and their totals; a file does not keep them
     # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
     supplies = MappingProxyType({"vocabulary": 1})
     learns = ("the vocabulary",)  # of what the model's statement calls public by declaration
@@ -188,41 +190,51 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             numbers, unit = shared.persons_of(groups, len(documents), plan, self.unit)
         what = f"{type(self).__name__}: words of the documents"
         delta, settings = self._delta(ledger), (self.max_words, self.count_records)
+        rounds, counts = rounds_of(plan, delta, self.max_words, self._longest()), None
         with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as run:
             if isinstance(documents, TextSource):
-                arguments = documents, self._settings(), plan, delta, *settings, workers, run.release_once
+                arguments = documents, self._single_words(), rounds, *settings, workers, run.release_once
                 union = without_warnings(lambda: union_of_source(*arguments))
-                rounds, counts = union.rounds, None
             else:
-                index: defaultdict[str, int] = defaultdict(count().__next__)
-                most = plan.max_rows_per_group
-                counts = without_warnings(  # of functions among the arguments: they could depend on a document
-                    lambda: counted_records(self._settings(), documents, numbers, most, index)
-                )
-                union, names = noisy_union(chunks_of(counts), plan, delta, *settings, run.release_once), list(index)
-                rounds = [([names[i] for i in places], noisy) for places, noisy in union.rounds]
-        self.vocabulary_, self.round_totals_ = self._chosen(rounds)
-        self.n_records_ = union.n_records
+                texts = documents, numbers, plan.max_rows_per_group
+                # without warnings of functions among the arguments: they could depend on a document
+                union, counts, index = without_warnings(lambda: self._union_of_list(texts, rounds, run.release_once))
+        self.vocabulary_, self.round_totals_ = self._chosen(rounds, union.rounds)
+        self.n_records_, self._first_round = union.n_records, union.rounds[0]
         self.privacy_ = self._statement(plan, delta, unit, run.entry)
-        if counts is None or numbers is not None:
+        if counts is None or numbers is not None or self._longest() > 1:
             return None, []
         return counts, [index[word] for word in self.vocabulary_]
 
+    def _union_of_list(self, texts: tuple, rounds: list[Round], release: Release) -> tuple[Union, sp.csr_array, dict]:
+        """What each round releases; counts of the words or phrases of the last length, and their numbers."""
+        union, n_records, known = [], None, set()
+        for length, turns in groupby(rounds, key=lambda turn: turn.length):
+            index: defaultdict[str, int] = defaultdict(count().__next__)
+            counts = counted_records(self._single_words(), *texts, index, length, known)
+            is_counted = self.count_records and length == 1
+            part, names = noisy_union(chunks_of(counts), turns, self.max_words, is_counted, release), list(index)
+            n_records = part.n_records if is_counted else n_records
+            union += [([names[i] for i in places], noisy) for places, noisy in part.rounds]
+            known.update(*(words for words, _ in union))
+        return Union(tuple(union), n_records), counts, index
+
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
         """What was released and what was declared follows from the settings."""
-        released = ("words", "the number of records") if self.count_records else ("words",)
-        stds = [part.noise_std() for part in plans_of_rounds(plan)]
-        cuts = thresholds(delta, stds, self.max_words)
-        rounds = " and ".join(f"{std:.4g} and the threshold {cut:.4g}" for std, cut in zip(stds, cuts, strict=True))
+        rounds = rounds_of(plan, delta, self.max_words, self._longest())
+        of_what = ["words"] + ["phrases of released words"] * (len(rounds) > 2)
+        noise = " and ".join(f"{turn.plan.noise_std():.4g} and the threshold {turn.cut:.4g}" for turn in rounds)
         mechanism = (
-            f"two rounds of noisy totals of words, to which a record adds a vector of L2 norm 1 over at most "
-            f"{self.max_words:,} words: Gaussian noise of standard deviation {rounds} (noise multiplier of both together "
-            f"{plan.noise_multiplier:.4g}); a word that one record alone holds is released with probability at most {delta:g}"
+            f"{len(rounds)} rounds of noisy totals of {' and '.join(of_what)}, to which a record "
+            f"adds a vector of L2 norm 1 over at most {self.max_words:,} words: Gaussian noise of standard deviation {noise} "
+            f"(noise multiplier of all together {plan.noise_multiplier:.4g}); a word that one record alone holds is released "
+            f"with probability at most {delta:g}"
         )
+        released = (*of_what, "the number of records") if self.count_records else tuple(of_what)
         return shared.report_of_encoder(self, plan, delta, unit, released, self._declared(), mechanism, entry)
 
     def _delta(self, ledger: PrivacyLedger | None) -> float:
-        """δ of the thresholds of both rounds."""
+        """δ of the thresholds of all rounds."""
         stated = self.threshold_delta
         return delta_for_threshold(self.privacy.delta_0, ledger) if stated is None else float(stated)
 
@@ -287,17 +299,28 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
 
         A record with n unknown words adds 1/√n to the total of each.
         """
-        known = 0.0
-        for total in self.round_totals_:
-            unknown = min(max(n_different - known, 1.0), self.max_words)
-            known += max(total, 0.0) * math.sqrt(unknown) / max(n_records, 1.0)
-        return min(known, n_different, len(self.vocabulary_))
+        words = phrases = 0.0
+        for number, total in enumerate(self.round_totals_):
+            most = n_different - words if number < 2 else words  # a known word begins one phrase, say
+            unknown = min(max(most, 1.0), self.max_words)
+            new = min(max(total, 0.0) * math.sqrt(unknown) / max(n_records, 1.0), max(most, 0.0))
+            words, phrases = (words + new, phrases) if number < 2 else (words, phrases + new)
+        return min(phrases + (words if self._shortest() == 1 else 0.0), len(self.vocabulary_))
+
+    def frequent_words(self, n_records: float, n_different: float, share: float) -> list[str]:
+        """Words that about this share of the records hold, or more, if a record holds ``n_different``; the most frequent first.
+
+        From released totals of the first round; empty for a vocabulary that was read from a file.
+        """
+        words, totals = self._first_round
+        shares = totals * math.sqrt(min(n_different, self.max_words)) / max(n_records, 1.0)
+        return [words[i] for i in np.argsort(-shares, kind="stable") if shares[i] >= share]
 
     @property
     def n_records_std(self) -> float:
         """Standard deviation of the noise in ``n_records_``; a public number."""
         check_is_fitted(self, "privacy_")
-        return std_of_count(self.privacy_.plan)
+        return std_of_count(self.privacy_.plan, self._longest())
 
     @property
     def vocabulary(self) -> list[str]:
@@ -307,20 +330,36 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     def _settings(self) -> dict:
         return {name: getattr(self, name) for name in _OF_WORDS}
 
+    def _longest(self) -> int:
+        """Number of words of the longest phrases that have rounds of their own."""
+        return self.ngram_range[1] if self.analyzer == "word" else 1
+
+    def _shortest(self) -> int:
+        """Number of words of the shortest entries of the vocabulary."""
+        return min(self.ngram_range[0], self._longest())
+
+    def _single_words(self) -> dict:
+        """Settings by which rounds read documents."""
+        return self._settings() | ({"ngram_range": (1, 1)} if self._longest() > 1 else {})
+
     def _declared(self) -> tuple[str, ...]:
         """Arguments that say what a word is, and are not at their defaults."""
         default, settings = type(self)().get_params(deep=False), self._settings().items()
         changed = [name for name, value in settings if (type(value), value) != (type(default[name]), default[name])]
         return (f"what a word is ({', '.join(changed)})",) if changed else ()
 
-    def _chosen(self, rounds: Iterable[tuple[Sequence[str], np.ndarray]]) -> tuple[dict[str, int], tuple[float, ...]]:
+    def _chosen(
+        self, rounds: Sequence[Round], union: Sequence[tuple[Sequence[str], np.ndarray]]
+    ) -> tuple[dict[str, int], tuple[float, ...]]:
         """The vocabulary, and the totals of its words in each round. Words of the first round have larger totals."""
         words, totals, left = [], [], self.max_features
-        for names, noisy in rounds:
-            kept = np.argsort(-noisy, kind="stable")[:left]
-            words += [names[i] for i in kept]
+        for turn, (names, noisy) in zip(rounds, union, strict=True):
+            is_shown = turn.length >= self._shortest()
+            kept = np.argsort(-noisy, kind="stable")[: left if is_shown else None]
             totals.append(math.fsum(noisy[kept]))  # in any order the same: documents decide the order of words
-            left = None if left is None else left - len(kept)
+            if is_shown:
+                words += [names[i] for i in kept]
+                left = None if left is None else left - len(kept)
         return {word: column for column, word in enumerate(sorted(words))}, tuple(totals)
 
     def learnt_to_json(self) -> dict:
@@ -341,8 +380,8 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         if (self.n_records_ is not None) != self.count_records or not _are_finite(self.n_records_ or 0.0):
             raise ValueError("its number of records is not a number")
         self.round_totals_ = totals = decode(values["totals"])
-        if not isinstance(totals, tuple) or len(totals) != 2 or not _are_finite(*totals):
-            raise ValueError("its totals are not two numbers")
+        if not isinstance(totals, tuple) or len(totals) != 1 + self._longest() or not _are_finite(*totals):
+            raise ValueError("its totals are not a number for each round")
         facts = shared.saved_facts(values["report"], plan, self._delta(None), of_budget=self.threshold_delta is None)
         self.privacy_ = self._statement(plan, *facts)
 

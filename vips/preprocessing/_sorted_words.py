@@ -1,4 +1,4 @@
-"""Words of texts that do not fit into memory: both rounds of the private set union, partition by partition.
+"""Words of texts that do not fit into memory: the rounds of the private set union, partition by partition.
 
 A round is one sum over partitions, which any executor computes::
 
@@ -41,15 +41,7 @@ from vips.core.plan import PrivacyPlan
 from vips.core.records.source import Partition
 from vips.data._texts import TextSource
 from vips.preprocessing._documents import chunks_of, counted_records
-from vips.preprocessing._set_union import (
-    Release,
-    Union,
-    count_weight,
-    plans_of_rounds,
-    released,
-    thresholds,
-    weighted_words,
-)
+from vips.preprocessing._set_union import Release, Round, Union, count_weight, released, weighted_words
 
 __all__ = ["SortedRuns", "WordTask", "share_of_words", "union_of_source"]
 
@@ -67,8 +59,10 @@ class WordTask(PartitionTask):
     ----------
     settings : dict
         What a word is.
+    length : int
+        Number of words of a phrase; 1 for words.
     known : tuple of str
-        Words that the round before has released.
+        Words and phrases that were released before.
     most : int
         Of a record with more different words that are unknown, so many are drawn.
     of_count : float
@@ -76,6 +70,7 @@ class WordTask(PartitionTask):
     """
 
     settings: dict
+    length: int
     known: tuple[str, ...]
     most: int
     of_count: float
@@ -103,7 +98,10 @@ class WordTask(PartitionTask):
     def _sum(self, documents, persons: np.ndarray | None, generator: np.random.Generator):
         """The share of these documents."""
         index = defaultdict(count(len(self.known)).__next__, {word: i for i, word in enumerate(self.known)})
-        counts = counted_records(self.settings, documents, persons, self.plan.max_rows_per_group, index)
+        before = frozenset(self.known)
+        counts = counted_records(
+            self.settings, documents, persons, self.plan.max_rows_per_group, index, self.length, before
+        )
         known, total = np.ones(len(self.known), bool), np.zeros(len(index))
         for words, starts in chunks_of(counts):
             kept, weights = weighted_words(words, starts, known, self.most, generator, self.of_count)
@@ -121,27 +119,24 @@ class WordTask(PartitionTask):
 def union_of_source(
     source: TextSource,
     settings: dict,
-    plan: PrivacyPlan,
-    delta: float,
+    rounds: Iterable[Round],
     most: int,
     count_records: bool,
     executor: Executor,
     release: Release,
 ) -> Union:
-    """Words above the threshold of each round; arguments as for :func:`vips.preprocessing._set_union.noisy_union`. May warn."""
-    plans = plans_of_rounds(plan)
-    cuts = thresholds(delta, [round_plan.noise_std() for round_plan in plans], most)
-    rounds, n_records = [], None
+    """What each round releases; arguments as for :func:`vips.preprocessing._set_union.noisy_union`. May warn."""
+    union, n_records = [], None
     with executor.over(source) as workers:
-        for round_plan, cut in zip(plans, cuts, strict=True):
-            known = tuple(word for words, _ in rounds for word in words)
-            task = WordTask(settings, known, most, count_weight(count_records and not rounds), round_plan)
+        for turn in rounds:
+            known = tuple(word for words, _ in union for word in words)
+            task = WordTask(settings, turn.length, known, most, count_weight(count_records and not union), turn.plan)
             key = secret_bits(128)
             with workers.sum(task, lambda i, key=key: (key, i)) as runs:
-                words, noisy, counted = released(round_plan, cut, runs.blocks(), runs.count, task.of_count, release)
+                words, noisy, counted = released(turn, runs.blocks(), runs.count, task.of_count, release)
             n_records = counted if task.of_count else n_records
-            rounds.append((words, noisy))
-    return Union(tuple(rounds), n_records)
+            union.append((words, noisy))
+    return Union(tuple(union), n_records)
 
 
 # -- sorted runs ---------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Plans from public numbers."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,12 @@ from vips import (
     LatentDirichletAllocation,
     PrivacyBudget,
     PrivacyPlan,
+    PrivateTopics,
     StreamPlan,
     plan_for,
 )
 from vips.datasets import make_lda_corpus
-from vips.models.topics.planning import advise_topics, std_of_average
+from vips.models.topics.planning import std_of_average
 
 BUDGET = {"privacy": PrivacyBudget(1.0, 1e-6)}
 
@@ -48,8 +51,24 @@ def test_the_signal_to_noise_ratio_is_that_of_its_formula():
 def test_it_says_beforehand_that_topics_are_hopeless():
     assert "which hides topics" in str(topics(1_000, 0.5))
     assert "enough for about" in str(topics(100_000))
-    many, few = advise_topics(1e6, 5000, 100.0, 7.0, 1.0), advise_topics(1e4, 5000, 100.0, 7.0, 30.0)
-    assert many.expected_perplexity < few.expected_perplexity
+
+
+def test_words_that_a_budget_brings_are_said_beforehand():
+    rng = np.random.default_rng(0)
+    texts = [
+        " ".join(f"w{i}" for i in np.flatnonzero(row)) for row in rng.random((5000, 2000)) < 8.0 / np.arange(8, 2008)
+    ]
+    said = []
+    for epsilon in (0.05, 1.0, 4.0):
+        advice = plan_for(PrivateTopics(), n_records=5000, privacy=PrivacyBudget(epsilon, 1e-6), document_length=45)
+        said += [int(number.replace(",", "")) for number in re.findall("about ([0-9,]+) words", str(advice))]
+        assert advice.apply(PrivateTopics()).privacy == PrivacyBudget(epsilon, 1e-6)
+    assert len(said) == 2  # "few words, if any" for the smallest budget
+    fitted = advice.apply(PrivateTopics(n_steps=2, n_components=2)).fit(texts)
+    assert said[0] < said[1] / 2
+    assert 0.5 < len(fitted.vocabulary_) / said[1] < 2.0
+    with pytest.raises(ValueError, match="give a budget"):
+        plan_for(PrivateTopics(), n_records=5000, width={"w1": 0.1})
 
 
 def test_a_plan_keeps_the_budget_and_samples_only_to_save_time():

@@ -22,6 +22,7 @@ from vips import (
     PoissonHMM,
     PrivacyBudget,
     PrivacyPlan,
+    PrivateClassifier,
     ProbabilisticPCA,
     SpatialCounts,
     SwitchingLinearDynamicalSystem,
@@ -29,7 +30,7 @@ from vips import (
     plan_study,
 )
 from vips.datasets import make_table
-from vips.preprocessing import PrivateTopics, TableEncoder, make_private_pipeline
+from vips.preprocessing import TableEncoder, make_private_pipeline
 from vips.tools.planning.trial import Law, Like, Trials, assumptions, generated, widths_of
 
 BUDGET = PrivacyBudget(1.0, 1e-6)
@@ -150,7 +151,7 @@ def test_a_width_below_that_of_sampling_is_refused_with_the_number_of_records():
         (visits({"age": (18, 100)}), {"width": {"age": 0.0}}, "positive number"),
         (visits(["number", (0, 1)]), {"width": {"age": 0.1}}, "not declared by name"),
         (BayesianLogisticRegression(max_norm=1.0), {"width": {"x0": 0.1}}, "n_features="),
-        (PrivateTopics(privacy=BUDGET), {"privacy": BUDGET}, "make_private_pipeline"),
+        (PrivateClassifier(privacy=BUDGET), {"privacy": BUDGET}, "make_private_pipeline"),
         (BayesianLogisticRegression(), {"privacy": BUDGET, "n_features": 2}, "max_norm"),
     ],
 )

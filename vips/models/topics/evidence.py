@@ -16,9 +16,9 @@ z_kv       (N_kv - π_k W_v) / r_kv: deviation from the frequencies of words, in
 =========  ======================================================================================
 
 A topic stands out by the mean of its ten largest z_kv: a single word stands out by chance, too. It is real if that is at least
-1.15 times the largest value m of all generated fits, and if more than 0.3 of its squared deviations, weighted by 1/W_v, is not
+1.35 times the largest value m of all generated fits, and if more than 0.3 of its squared deviations, weighted by 1/W_v, is not
 noise. Beyond m = 20, chance in documents rather than noise makes topics, and how long documents are is a guess: the factor is
-1.15 √(m/20), but at most 1.5. Topics that were found in part stay below m, the largest of many. So a topic is noise only if a
+1.35 √(m/20), but at most 1.75. Topics that were found in part stay below m, the largest of many. So a topic is noise only if a
 fifth of the generated ones stand out as much, and if it is not a part of a real one: roots of its words' probabilities, less
 those of the words' frequencies, correlate with those of no real topic by 0.3; with fewer than 500 words, none is. docs/texts.md
 shows how all this was checked.
@@ -43,7 +43,7 @@ __all__ = ["TopicEvidence", "counts_of", "deviations", "topic_evidence"]
 _N_FITS, _N_TOPICS, _N_DOCUMENTS, _FEWEST_DOCUMENTS = 4, 60, 1500, 30
 _SHORTEST, _LONGEST = 8, 600  # documents
 _LEAST_NOISE, _MOST_NOISE = 1e-12, 1e12  # what a plan accepts
-_N_LARGEST, _MARGIN, _WIDEST_MARGIN, _OF_NOISE, _LEAST_STABILITY = 10, 1.15, 1.5, 20.0, 0.3
+_N_LARGEST, _MARGIN, _WIDEST_MARGIN, _OF_NOISE, _LEAST_STABILITY = 10, 1.35, 1.75, 20.0, 0.3
 _NOISE_FROM, _LEAST_LIKENESS = 0.2, 0.3  # p-value, and correlation with a real topic, of a topic that may be noise
 _FEWEST_WORDS = 500  # of fewer, ten stand out too little for a topic to be called noise
 _RAREST = 1e-5  # words of a smaller share are weighted as if they had it

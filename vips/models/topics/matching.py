@@ -40,12 +40,13 @@ __all__ = ["MOST_PRODUCTS", "TopicMatch", "match_of", "matched_topics"]
 MOST_PRODUCTS = 3_200_000  # n_words n_topics²
 # For each sweep: documents, tokens that a word has at least, and draws of x.
 _SWEEPS = ((4_000, 15, 100), *((8_000, 25, 100),) * 3, (30_000, 60, 500))
+_MOVING = (1, 2, 4)  # sweeps in which α and L move
 _LENGTH, _OTHERS = 70.0, (8.0, 15.0, 30.0, 150.0)
 _NEARER = 30.0  # by how much the groups are nearer to each other under another length that is told, in χ²
 # Deviations of the logs of α and L around what is stated: most of it is the simulation's error.
 _SURENESS = Law(0.15, 0.15)
 _FACTOR = 1.6  # between values of α and L that are compared
-_N_WORDS, _N_TOKENS = 400, 250_000  # by which α and L are told
+_N_WORDS, _N_TOKENS = 400, 100_000  # by which α and L are told
 _LEAST_VAR, _LEAST_PRECISION = 1e-6, 1e-12
 _MISFIT, _MOST_SPREAD, _SHORTEST = 0.3, 0.2, 12.0
 
@@ -151,7 +152,7 @@ def _matched(model, sight: Sight, totals: _Totals, last) -> TopicMatch:
         if number == 1:
             stated = law = replace(law, length=_told_length(sight, totals, x, law))
         x = x * _scale(sight, totals, x, law)
-        if number > 0:
+        if number in _MOVING:
             law = _fitted_law(sight, totals, x, law, stated)
             x = x * _scale(sight, totals, x, law)
         slopes = slopes_of(sight, x, law, number, n_documents, n_tokens)

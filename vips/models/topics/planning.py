@@ -3,7 +3,7 @@
 A document adds about m = min(C r, r²) counts to the topics, where C is the clip norm and r² the number of its different words.
 Spread evenly over V words, n documents give each word n m / V counts; noise of standard deviation s is on every topic's
 count of it. Their ratio y = n m / (V s) decides: below about 2.1, one topic (the frequencies of words) predicts best. Above,
-about 0.7 y topics are mostly real, and 2.2 y topics predict articles best (docs/texts.md has the measurements).
+about 0.4 y topics are mostly real, and 2.2 y topics predict articles best (docs/texts.md has the measurements).
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from vips._support.validation import check_choice
 from vips.core.plan import PrivacyPlan
 from vips.core.sums import Block
@@ -21,11 +19,8 @@ from vips.core.sums import Block
 __all__ = ["TopicsAdvice", "advise_topics", "shows_topics", "std_of_average"]
 
 _LEAST_RATIO = 2.1
-_TOPICS_PER_RATIO = {"reading": 0.7, "perplexity": 2.2}
+_TOPICS_PER_RATIO = {"reading": 0.4, "perplexity": 2.2}
 _MOST_TOPICS, _WORDS_OF_A_TOPIC = 100, 5  # at most so many topics, and at least so many words for each
-# Held-out perplexity of the best number of topics over that of one topic, by y; measured on Wikipedia.
-_RATIOS = np.array([2.1, 2.7, 4.2, 5.0, 8.0, 15.0, 28.0, 50.0])
-_PERPLEXITIES = np.array([0.95, 0.92, 0.85, 0.825, 0.75, 0.665, 0.6, 0.55])
 
 
 @dataclass(frozen=True)
@@ -37,14 +32,10 @@ class TopicsAdvice:
     n_components : int
     signal_to_noise : float
         y.
-    expected_perplexity : float
-        Held-out perplexity over that of the words' frequencies under the same budget, of the best number of topics, on
-        Wikipedia. It depends on how distinct topics are, which no public number says.
     """
 
     n_components: int
     signal_to_noise: float
-    expected_perplexity: float
 
     def __str__(self) -> str:
         if self.n_components == 1 and self.signal_to_noise >= _LEAST_RATIO:
@@ -56,8 +47,7 @@ class TopicsAdvice:
             )
         return (
             f"A word's count is {self.signal_to_noise:.2g} standard deviations of the noise, enough for about "
-            f"{self.n_components} topics. On Wikipedia the best number of topics has {self.expected_perplexity:.2f} times the "
-            "perplexity of the words' frequencies alone; documents of less distinct topics gain less."
+            f"{self.n_components} topics."
         )
 
 
@@ -87,8 +77,7 @@ def advise_topics(
     n_components = min(max(2, round(_TOPICS_PER_RATIO[purpose] * ratio)), most)
     if most < 2 or not shows_topics(total, n_words, std):
         n_components = 1
-    perplexity = np.interp(math.log(max(ratio, 1e-300)), np.log(_RATIOS), _PERPLEXITIES)
-    return TopicsAdvice(n_components, ratio, float(perplexity))
+    return TopicsAdvice(n_components, ratio)
 
 
 def shows_topics(total: float, n_words: int, std: float) -> bool:

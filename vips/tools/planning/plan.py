@@ -160,8 +160,8 @@ def plan_for(
 
     Parameters
     ----------
-    model : model or PrivatePipeline
-        Not fitted. Topics need a ``vocabulary``.
+    model : model, PrivatePipeline or PrivateTopics
+        Not fitted. LatentDirichletAllocation needs a ``vocabulary``.
     n_records : int or NoisyCount
         About how many records there are, or persons. Declare it, or buy it with :func:`vips.count_records`: an exact count of
         the records is private. From a noisy count the plan takes ``at_least()``, which most probably is not too large.
@@ -226,13 +226,17 @@ def plan_for(
     public = {"outcome": outcome, "guess": guess, "effects": effects}
     if like is not None and any(value is not None for value in public.values()):
         raise ValueError(f"Give records, `like`, or what they are to be generated from, {', '.join(public)}; not both.")
+    if isinstance(model, MadePipeline) and hasattr(model, "expected"):
+        return _of_texts(model, privacy, n_records, {"document_length": document_length, "purpose": purpose})
     planner = Planner(model, n_records, like, n_features, document_length, purpose, bool(width), **public)
     return planner.at(privacy, width) if privacy is not None else planner.needed(PrivacyBudget(1.0, delta), width)
 
 
 def _numbers(model, n_records: int | NoisyCount, document_length: int) -> tuple[int, list[str]]:
     """The number of records, and what to say of it; raises TypeError or ValueError for what cannot be planned."""
-    is_pipeline = isinstance(model, PrivatePipeline) and not isinstance(model, MadePipeline)
+    is_pipeline = isinstance(model, PrivatePipeline) and (
+        not isinstance(model, MadePipeline) or hasattr(model, "expected")
+    )
     if not is_pipeline and not isinstance(model, ConjugateExponentialModel):
         raise TypeError(
             f"`model` must be a model of vips, or a pipeline by make_private_pipeline, got {type(model).__name__}."
@@ -264,6 +268,15 @@ def _of_stream(model, plan: StreamPlan, n_records: int, says: list[str], documen
     says = [*says, passes, f"After the last batch: {advice}"]
     budget, settings = PrivacyBudget(plan.epsilon, plan.delta), {"n_components": advice.n_components}
     return Recommendation(budget, plan, n_records, settings, advice.signal_to_noise, " ".join(says))
+
+
+def _of_texts(model, budget: PrivacyBudget | None, n_records: int | NoisyCount, settings: dict) -> Recommendation:
+    """What to expect of a pipeline that learns words, then topics."""
+    if budget is None:
+        raise ValueError("Topics have no widths: give a budget, privacy=PrivacyBudget(ε, δ).")
+    n_records, says = _numbers(model, n_records, settings["document_length"])
+    expected = clone(model).set_params(privacy=budget, **settings).expected(n_records)
+    return Recommendation(budget, None, n_records, settings, says=" ".join([*says, expected]))
 
 
 def _like(model, like, n: int, n_features: int | None, needed: bool, public: Mapping[str, Any]) -> Like | str:
