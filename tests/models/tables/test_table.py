@@ -1,5 +1,6 @@
 """A private table as a statistician uses it: declarations, exact numbers without noise, limits with noise, rules, files."""
 
+from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -326,6 +327,17 @@ def test_cells_have_one_level_each():
     assert column_of([1, 2, "(missing)"], "children", 10).numbers.tolist()[:2] == [1.0, 2.0]
     other = column_of(["a", "(other)"], "word", 10)
     assert other.levels(other.read(np.array(["a", "b", None], dtype=object))).tolist() == [0, 1, 2]
+
+
+def test_what_is_unknown_of_the_average_of_a_bin():
+    """Numbers of a wide bin that are nearly all at its lower end, counted with noise."""
+    rng, column, deviations = np.random.default_rng(0), column_of((0, 0, 2, 4, 40), "visits", 10), []
+    for _ in range(200):
+        numbers = np.minimum(3.0 + rng.geometric(0.4, 3_000), 40.0)
+        counts = np.bincount(column.grid.levels(numbers), minlength=len(column.grid.bounds))
+        learnt = replace(column, counts=tuple(counts + rng.normal(0.0, 60.0, len(counts))), noise_std=60.0)
+        deviations.append((learnt.averages[3] - numbers.mean()) / np.sqrt(learnt.unknown[3]))
+    assert 0.8 < np.sqrt(np.mean(np.square(deviations))) < 1.3
 
 
 def bins_are_those_of_the_chunk(patch):

@@ -220,19 +220,20 @@ class Bins:
     @cached_property
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
         """The posterior of the average of each bin, from the counts in its cells: its mean and variance. Before they are known
-        it is the middle of the bin, give or take a sixth of the width."""
+        it may be anywhere in the bin."""
         middles, widths = self.bounds.mean(axis=1) - 0.5 * self.is_whole, np.diff(self.bounds, axis=1)[:, 0]
-        prior = np.square((widths - self.is_whole) / 6.0)
+        prior = np.square(widths - self.is_whole) / 12.0
         if not self.counts:
             return middles, prior
         numbers, counts = self.grid.numbers[:-1], np.array(self.counts)
         bins = self.levels(numbers)
         off = numbers - middles[bins]
         sums, moments = (np.bincount(bins, values, len(middles)) for values in (counts, counts * off))
-        squares = np.bincount(bins, np.square(off), len(middles))
         least = _SEEN * self.noise_std * np.sqrt(np.bincount(bins, minlength=len(middles)))
         sizes = np.maximum(sums, np.maximum(least, 1.0))
-        noise = self.noise_std**2 * squares / sizes**2
+        squares = np.bincount(bins, np.square(off - (moments / sizes)[bins]), len(middles))
+        hidden = 1.0 - np.clip(sums / sizes, 0.0, 1.0)  # share of the numbers that are less than noise
+        noise = self.noise_std**2 * squares / sizes**2 + np.square(hidden) * prior
         known = prior / np.maximum(prior + noise, 1e-300)
         half = 0.5 * np.maximum(widths - self.is_whole, 0.0)
         return middles + np.clip(known * moments / sizes, -half, half), known * noise
