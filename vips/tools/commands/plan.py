@@ -9,37 +9,12 @@ from vips.core.budget import PrivacyBudget
 from vips.core.plan import PrivacyPlan
 from vips.tools.commands.files import meaning_of
 
-__all__ = ["add_plan"]
+__all__ = ["plan"]
 
 
-def add_plan(commands) -> None:
-    """Add the parser of ``plan``."""
-    plan = commands.add_parser(
-        "plan",
-        help="widths of intervals before a fit, or ε from noise and steps",
-        description="With --model: how wide intervals of `fit` will be, or with --width the ε that they need; no record is "
-        "read. Without: give two of --epsilon, --noise-multiplier and --n-steps; the third is computed.",
-    )
-    add = plan.add_argument
-    add("--delta", type=float, required=True)
-    add("--epsilon", type=float)
-    add("--model", choices=["logistic", "topics", "pathways"])
-    add("--records", type=int, help="about how many records or persons there are")
-    many = {"action": "append", "default": []}
-    add("--column", **many, metavar="NAME=WHAT", help="logistic: as `fit` takes it; all columns")
-    add("--words", type=int, default=5000, help="topics: about how many words the vocabulary has")
-    add("--events", type=int, help="pathways: number of possible events")
-    add("--states", type=int, default=5, help="pathways: number of states")
-    add("--outcome", type=float, help="logistic: public share of yes; default: about half")
-    add("--width", **many, metavar="NAME=NUMBER", help="widest 95 %% interval that answers the question")
-    add("--noise-multiplier", type=float, help="noise standard deviation ÷ clip norm")
-    add("--n-steps", type=int)
-    add("--sampling-rate", type=float)
-    add("--sampling", choices=["poisson", "full"], default="poisson")
-    add("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
-    add("--noise", choices=["gaussian", "discrete"], default="gaussian")
-    add("--accountant", default="pld", help="default: pld, the tightest")
-    plan.set_defaults(run=lambda options: (_bare_plan if options.model is None else _plan_of_fit)(options))
+def plan(options: argparse.Namespace) -> None:
+    """Print what was asked."""
+    (_bare_plan if options.model is None else _plan_of_fit)(options)
 
 
 def _plan_of_fit(options: argparse.Namespace) -> None:

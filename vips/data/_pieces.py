@@ -1,0 +1,92 @@
+"""A table as data frames that follow each other, each small enough for memory; its features lie in a file without a name."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from vips._support.extras import imported
+
+__all__ = ["TableInPieces"]
+
+
+class TableInPieces:
+    """A table that is read a piece at a time, for :class:`~vips.preprocessing.TableEncoder`.
+
+    Memory holds one piece, and what ``loaded`` is asked for.
+
+    Parameters
+    ----------
+    pieces : function that returns an iterable of data frames
+        At least one, all with the same columns and dtypes, and the same ones in each call.
+    order : ndarray of int64, optional
+        Rows of the pieces, counted from 0 through all of them, in the order that the table has. Other rows are left out.
+    n_read : int, optional
+        Number of rows of all pieces together, if it is known; else they are counted.
+    """
+
+    def __init__(
+        self, pieces: Callable[[], Iterable], order: np.ndarray | None = None, n_read: int | None = None
+    ) -> None:
+        self.pieces, self._order, self._n_read = pieces, order, n_read
+        self.head = next(iter(pieces())).iloc[:0]
+        self.columns, self.dtypes = self.head.columns, self.head.dtypes
+
+    def __len__(self) -> int:
+        if self._n_read is None:
+            self._n_read = sum(map(len, self.pieces()))
+        return self._n_read if self._order is None else len(self._order)
+
+    def __getitem__(self, name):
+        """A column without rows: its name and dtype."""
+        return self.head[name]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), len(self.columns)
+
+    def loaded(self, names: Iterable):
+        """A data frame of these columns, in memory. Equal texts of a column are one object."""
+        pandas, names = imported("pandas", by="A table"), list(names)
+        texts: dict[object, dict] = {name: {} for name in names if self.dtypes[name] is np.dtype(object)}
+        columns = [piece[names].assign(**_once(piece, texts)) for piece in self.pieces()]
+        table = pandas.concat(columns, ignore_index=True)
+        return table if self._order is None else table.iloc[self._order].reset_index(drop=True)
+
+    def encoded(self, encode: Callable, n_features: int) -> np.ndarray:
+        """Features of all rows, float32, mapped from a file without a name, which ends with the array.
+
+        ``encode`` computes features of a data frame row by row. OSError if the temporary folder lacks the space.
+        """
+        if not len(self):
+            return np.zeros((0, n_features), np.float32)
+        with tempfile.TemporaryFile() as file:
+            os.posix_fallocate(
+                file.fileno(), 0, 4 * len(self) * n_features
+            )  # a full disk is an error here, not a signal later
+            features = np.memmap(file, np.float32, "r+", shape=(len(self), n_features))
+        for places, piece in self._placed():
+            features[places] = encode(piece)
+        return features
+
+    def _placed(self) -> Iterator[tuple]:
+        """Each piece, as far as its rows are in the table, with their places in the table."""
+        place, first = None, 0
+        if self._order is not None:
+            place = np.full(sum(map(len, self.pieces())) if self._n_read is None else self._n_read, -1)
+            place[self._order] = np.arange(len(self._order))
+        for piece in self.pieces():
+            rows, first = slice(first, first + len(piece)), first + len(piece)
+            if place is None:
+                yield rows, piece
+            else:
+                is_kept = place[rows] >= 0
+                yield place[rows][is_kept], piece[is_kept]
+
+
+def _once(piece, texts: dict[object, dict]) -> dict:
+    """The columns of texts, in which a text is the object that it was in earlier pieces."""
+    return {name: [known.setdefault(text, text) for text in piece[name]] for name, known in texts.items()}
