@@ -41,6 +41,8 @@ _NOT_COVERED = (
     "several releases about the same records together, unless a PrivacyLedger counts them",
 )
 _OF_ROWS = "records of the same person in several rows"
+_OF_IDS = "one person under two ids, who counts as two persons"
+_OF_FLOATS = 'attacks on floating-point noise and on the rounding of sums, which noise="discrete" withstands'
 _OF_COMPUTERS = "timing and memory use of the computation"
 _PACKAGES = ("vips", "numpy", "scipy", "dp-accounting", "randomgen", "numba")
 
@@ -205,8 +207,9 @@ class PrivacyReport:
     @property
     def not_covered(self) -> tuple[str, ...]:
         """What the guarantee does not cover."""
-        of_rows = () if is_group(self.unit) else (_OF_ROWS,)
-        return *self.also_not_covered, *_NOT_COVERED, *of_rows, _OF_COMPUTERS
+        floats = (_OF_FLOATS,) if any(release.plan.noise == "gaussian" for release in self.releases) else ()
+        persons = _OF_IDS if is_group(self.unit) else _OF_ROWS
+        return *self.also_not_covered, *_NOT_COVERED, persons, *floats, _OF_COMPUTERS
 
     def epsilon(self, delta: float | None = None) -> float:
         """Joint ε of all releases at ``delta`` (default: :attr:`delta`); ``inf`` without a guarantee, and at a δ that
