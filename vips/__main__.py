@@ -7,7 +7,8 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, nullcontext, redirect_stderr
+from types import SimpleNamespace
 from typing import Any
 
 from vips._support.printable import printable
@@ -32,7 +33,7 @@ def main(arguments: list[str] | None = None) -> int:
     with _logged():
         try:
             options = parser_of_commands().parse_args(configured(sys.argv[1:] if arguments is None else arguments))
-            with _quiet() if options.quiet else warnings.catch_warnings():
+            with warnings.catch_warnings(), _without_notes() if options.quiet else nullcontext():
                 warnings.showwarning = lambda message, *_: _LOGGER.warning("Note: %s", message)
                 status = options.run(options)
                 sys.stdout.flush()
@@ -47,18 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
     return status or 0
 
 
-class _Lines(logging.Formatter):
-    """One line for each message, whatever it holds."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(record.getMessage())
-
-
 @contextmanager
 def _logged() -> Iterator[None]:
     """The logger writes to the error stream: what goes wrong, notes, and on a terminal what is being done."""
     handler, level = logging.StreamHandler(), _LOGGER.level
-    handler.setFormatter(_Lines())
+    handler.format = lambda record: printable(record.getMessage())  # type: ignore[method-assign]
     _LOGGER.addHandler(handler)
     _LOGGER.setLevel(logging.INFO if sys.stderr.isatty() else logging.WARNING)
     try:
@@ -68,25 +62,11 @@ def _logged() -> Iterator[None]:
         _LOGGER.setLevel(level)
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Errors alone are logged, and no bar is drawn."""
+def _without_notes() -> redirect_stderr:
+    """Errors alone are logged; no bar is drawn where there is no terminal."""
     _LOGGER.setLevel(logging.ERROR)
-    with warnings.catch_warnings(), redirect_stderr(_NoTerminal(sys.stderr)):
-        yield
-
-
-class _NoTerminal:
-    """A stream on which no bar is drawn."""
-
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def isatty(self) -> bool:
-        return False
+    stream: Any = SimpleNamespace(write=sys.stderr.write, flush=sys.stderr.flush, isatty=lambda: False)
+    return redirect_stderr(stream)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,18 @@ from numba.core import caching
 __all__ = ["is_kept_here", "with_cache"]
 
 
-def _readable(locator: type) -> type:
-    def ensure_cache_path(self: Any) -> None:
-        if not os.access(self.get_cache_path(), os.R_OK | os.X_OK):
-            raise OSError
-
-    return type(locator.__name__, (locator,), {"ensure_cache_path": ensure_cache_path})
+def _check_readable(locator: Any) -> None:
+    if not os.access(locator.get_cache_path(), os.R_OK | os.X_OK):
+        raise OSError
 
 
 class _Folders(caching.CompileResultCacheImpl):
     """Where kernels are looked for: in ``NUMBA_CACHE_DIR``, else beside the package."""
 
-    _locator_classes = [_readable(locator) for locator in caching.CacheImpl._locator_classes[:2]]
+    _locator_classes = [
+        type(kind.__name__, (kind,), {"ensure_cache_path": _check_readable})
+        for kind in caching.CacheImpl._locator_classes[:2]
+    ]
 
 
 class _Kept(caching.FunctionCache):

@@ -1,4 +1,4 @@
-"""A table as data frames that follow each other, each small enough for memory; its features lie in a file without a name."""
+"""A table as data frames that follow each other, and its features in a file without a name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ __all__ = ["TableInPieces"]
 
 
 class TableInPieces:
-    """A table that is read a piece at a time, for :class:`~vips.preprocessing.TableEncoder`.
-
-    Memory holds one piece, and what ``loaded`` is asked for.
+    """A table that :class:`~vips.preprocessing.TableEncoder` reads a piece at a time.
 
     Parameters
     ----------
@@ -44,16 +42,14 @@ class TableInPieces:
         """A column without rows: its name and dtype."""
         return self.head[name]
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self), len(self.columns)
-
     def loaded(self, names: Iterable):
         """A data frame of these columns, in memory. Equal texts of a column are one object."""
         pandas, names = imported("pandas", by="A table"), list(names)
         texts: dict[object, dict] = {name: {} for name in names if self.dtypes[name] is np.dtype(object)}
-        columns = [piece[names].assign(**_once(piece, texts)) for piece in self.pieces()]
-        table = pandas.concat(columns, ignore_index=True)
+        pieces = (
+            piece[names].assign(**{name: _once(piece[name], texts[name]) for name in texts}) for piece in self.pieces()
+        )
+        table = pandas.concat(pieces, ignore_index=True)
         return table if self._order is None else table.iloc[self._order].reset_index(drop=True)
 
     def encoded(self, encode: Callable, n_features: int) -> np.ndarray:
@@ -87,6 +83,5 @@ class TableInPieces:
                 yield place[rows][is_kept], piece[is_kept]
 
 
-def _once(piece, texts: dict[object, dict]) -> dict:
-    """The columns of texts, in which a text is the object that it was in earlier pieces."""
-    return {name: [known.setdefault(text, text) for text in piece[name]] for name, known in texts.items()}
+def _once(cells: Iterable, known: dict) -> list:
+    return [known.setdefault(cell, cell) for cell in cells]

@@ -28,6 +28,7 @@ from vips.core.ledger.ledger import PrivacyLedger, check_that_it_was_charged
 from vips.core.plan import PrivacyPlan
 from vips.core.units import is_group
 from vips.report import words
+from vips.report.registry import entry
 from vips.report.report_fields import as_plain, finite, from_plain
 
 __all__ = ["PrivacyReport", "Release", "rows_like_one"]
@@ -277,6 +278,18 @@ class PrivacyReport:
             "not_covered": list(self.not_covered),
             "statement": said,
         }
+
+    def to_registry(self) -> dict:
+        """What the registry of deployments at registry.opendp.org asks of a release; None where people have to say it.
+
+        Raises
+        ------
+        ValueError
+            Without a guarantee, or without a δ.
+        """
+        if not self.has_guarantee or self.delta is None:
+            raise ValueError("There is nothing to register: the fit has no guarantee, or no δ was chosen.")
+        return entry(self)
 
     def to_html(
         self,

@@ -28,8 +28,7 @@ def compile_kernels(options: argparse.Namespace) -> None:
 
     if not is_kept_here(multiply_double):
         raise PermissionError(
-            "Nothing that is compiled can be kept: neither the folder of the package nor one of the user can be written. Write "
-            "NUMBA_CACHE_DIR=FOLDER before the command, with a folder that can, and keep it for fits."
+            "Kernels cannot be kept: their folders are read-only. Set NUMBA_CACHE_DIR=FOLDER to one that can be written."
         )
 
     kinds = defaultdict(list)

@@ -295,15 +295,10 @@ def in_order(cells, reading: Reading) -> np.ndarray:
     return np.lexsort((days,) if reading.date_formats else (days, reading.numbers(cells)))
 
 
-# -- persons -------------------------------------------------------------------------------------------------------
-
-
 class Persons:
-    """Numbers of persons from pieces of a column of ids, which are kept as keyed hashes of 128 bits.
+    """Numbers of persons from pieces of a column of ids, kept as keyed hashes of 128 bits.
 
-    Guarantees
-    ----------
-    Rows have one number if and only if they have one id, but with probability below n²/2¹²⁹ for n ids.
+    Guarantees: rows have one number if and only if they have one id, but with probability below n²/2¹²⁹ for n ids.
     """
 
     def __init__(self) -> None:
@@ -312,8 +307,8 @@ class Persons:
     def add(self, ids) -> None:
         """The next rows."""
         different, numbers = ids_and_numbers(ids, len(ids))
-        hashes = np.vstack([hashes_of_ids(different, self._key), np.zeros((1, 2), np.uint64)])
-        self._hashes.append(hashes[numbers])  # of a row of nobody, -1, the last one
+        nobody = np.zeros((1, 2), np.uint64)  # in the place -1
+        self._hashes.append(np.vstack([hashes_of_ids(different, self._key), nobody])[numbers])
 
     def numbers(self) -> np.ndarray:
         """Of each row's person, -1 for a row of nobody."""

@@ -10,7 +10,6 @@ import os
 import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,6 +18,7 @@ from vips._support.printable import lines_of_table, printable
 from vips.core.budget import PrivacyBudget
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.records.groups import runs_of_rows
+from vips.data._cell_values import as_numbers
 from vips.data._order import is_text_or_object
 from vips.data._pieces import TableInPieces
 from vips.report.report_fields import finite
@@ -57,19 +57,15 @@ def fit(options: argparse.Namespace) -> None:
         of_page = {"ledger": ledger, "dataset": dataset, "purpose": options.purpose, "model": model}
         model.privacy_.to_html(options.report, **of_page, **{name: getattr(options, name) for name in _STATED})
         _LOGGER.info("Written: %s", options.report)
+    is_table = hasattr(shown, "columns")
     if options.json:
-        print(json.dumps({"results": _plain(shown), "privacy": model.privacy_.to_dict()}))
+        rows = finite(shown.reset_index().to_dict("records") if is_table else shown)
+        print(json.dumps({"results": rows, "privacy": model.privacy_.to_dict()}))
         return
-    print("\n".join(lines_of_table(shown) if hasattr(shown, "columns") else map(_line_of_topic, shown)))
+    print("\n".join(lines_of_table(shown) if is_table else map(_line_of_topic, shown)))
     print(model.privacy_)
     if ledger is None:
         print("No ledger was given: nothing adds this fit to earlier ones of the same people.")
-
-
-def _plain(shown: Any) -> list[dict]:
-    """Rows of results, as JSON has them."""
-    rows = shown.reset_index().to_dict("records") if hasattr(shown, "columns") else shown
-    return finite(rows)
 
 
 def _line_of_topic(topic: dict) -> str:
@@ -111,28 +107,25 @@ def _labels(options: argparse.Namespace, table: TableInPieces, classes: list[str
     as names of its classes, and ids and weights for ``fit``."""
     from pandas import Series
 
-    persons, codes, weights = files.Persons(), [], []
+    persons, codes, weights, arguments = files.Persons(), [], [], {}
     for piece in table.pieces():
         codes.append(files.places_of(piece[options.target], classes, reading, by_number=True))
         if options.unit is not None:
             persons.add(piece[options.unit])
         if options.weight is not None:
             declared = files.as_declared(piece, {options.weight: "number"}, reading)
-            weights.append(np.asarray(declared[options.weight], np.float64))
-    order, arguments = None, {}
+            weights.append(as_numbers(declared[options.weight], "number"))
+    codes = np.nan_to_num(np.concatenate(codes), nan=-1.0).astype(np.int64)
+    order, rows = None, slice(None)
     if options.unit is not None:
         numbers = persons.numbers()
         order, _ = runs_of_rows(numbers)
-        arguments["groups"] = Series(_taken(numbers, order), name=options.unit)
+        rows = rows if order is None else order
+        arguments["groups"] = Series(numbers[rows], name=options.unit)
     if options.weight is not None:
-        arguments["sample_weight"] = Series(_taken(np.concatenate(weights), order), name=options.weight)
-    codes, n_read = _taken(np.concatenate(codes), order), sum(map(len, codes))
-    names = np.array([*classes, None], object)[np.where(np.isnan(codes), -1, codes).astype(np.int64)]
-    return order, n_read, Series(names, name=options.target), arguments
-
-
-def _taken(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
-    return values if order is None else values[order]
+        arguments["sample_weight"] = Series(np.concatenate(weights)[rows], name=options.weight)
+    names = np.array([*classes, None], object)[codes[rows]]
+    return order, len(codes), Series(names, name=options.target), arguments
 
 
 def _classes(text: str | None, target) -> list[str]:

@@ -11,8 +11,6 @@ from itertools import chain
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
-
 from vips._support.files import check_writable, whole_file
 from vips.report.report_fields import from_plain
 from vips.tools.commands.files import meaning_of
@@ -81,9 +79,7 @@ def _write_parquet(frames: Iterable, file: BinaryIO) -> None:
 
     writer, schema = None, None
     for frame in frames:
-        texts = {
-            name: "string" for name, dtype in frame.dtypes.items() if dtype is np.dtype(object)
-        }  # even if all are missing
+        texts = dict.fromkeys(frame.select_dtypes(object), "string")  # even if all are missing
         table = pa.Table.from_pandas(frame.astype(texts), schema, preserve_index=False)
         schema, writer = table.schema, writer or ParquetWriter(file, table.schema)
         writer.write_table(table)
@@ -103,22 +99,22 @@ def checked_needs(needs: object, model: object, path: str) -> tuple[dict, Readin
     kind = needs.get("model") if isinstance(needs, dict) else None
     settings = _SETTINGS.get(kind) if isinstance(kind, str) else None
     if settings is None or set(needs) != {"model", "reading", *settings} or not hasattr(model, _METHODS[kind]):
-        raise ValueError(f"{path} was not written by `fit --save`: it names another kind of model.")
+        raise _forged(path, "it names another kind of model")
     for name, expected in settings.items():
         value = needs[name]
         is_right = isinstance(value, expected) or (kind == "topics" and value is None)
         if not is_right or (expected is list and not all(isinstance(text, str) for text in value)):
-            raise ValueError(f"{path} was not written by `fit --save`: its {name!r} is no name, or no list of names.")
+            raise _forged(path, f"its {name!r} is no name, or no list of names")
     if kind == "logistic":
         if len(needs["classes"]) != 2 or len(needs["columns"]) != len(needs["declared"]):
-            raise ValueError(
-                f"{path} was not written by `fit --save`: it does not name two classes, and what columns are."
-            )
+            raise _forged(path, "it does not name two classes, and what columns are")
         for name, what in zip(needs["columns"], needs["declared"], strict=True):
             meaning_of(name, what)
     try:
         return needs, from_plain(Reading, needs["reading"])
     except ValueError:
-        raise ValueError(
-            f"{path} was not written by `fit --save`: it does not say how the table was written."
-        ) from None
+        raise _forged(path, "it does not say how the table was written") from None
+
+
+def _forged(path: str, why: str) -> ValueError:
+    return ValueError(f"{path} was not written by `fit --save`: {why}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import tomllib
+import shlex
 from collections.abc import Callable
 from importlib import import_module, metadata
 from pathlib import Path
@@ -14,6 +14,7 @@ _ENDS = (
     "Exit status: 0, done; 1, `certificate check` found a difference; 2, an error, in one line on the error stream; 3, a "
     "budget has no room, and nothing was charged; 130, interrupted by Ctrl-C; 141, nobody reads the output."
 )
+_TABLE = "a .parquet, .csv or .csv.gz table, or a folder of such shards"
 _MODELS = ["logistic", "topics", "pathways"]
 _STATED = {
     "responsible": "who is responsible for the processing",
@@ -23,39 +24,19 @@ _STATED = {
 
 
 def configured(arguments: list[str]) -> list[str]:
-    """The arguments, with those of a file in the place of ``--config FILE``; what stands behind it overrides the file.
-
-    The file is TOML: names of options, and ``data`` and the like for arguments without a name; a list repeats its option.
-    """
-    for i, argument in enumerate(arguments):
-        name, equals, path = argument.partition("=")
-        if name == "--config" and (equals or arguments[i + 1 :]):
-            path, later = (path, arguments[i + 1 :]) if equals else (arguments[i + 1], arguments[i + 2 :])
-            return [*arguments[:i], *_arguments_in(path), *later]
-    return arguments
-
-
-def _arguments_in(path: str) -> list[str]:
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(
-            f"--config {path} is not TOML, as in epsilon = 1.0 or column = ['age=0:110']: {error}"
-        ) from None
-    arguments = []
-    for name, value in values.items():
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict):
-                raise ValueError(f"--config {path}: {name!r} is a table of TOML; write names of options alone.")
-            if name in ("data", "file", "page") or one is True:
-                arguments.append(f"--{name}" if one is True else str(one))
-            elif one is not False:
-                arguments.append(f"--{name.replace('_', '-')}={one}")
+    """The arguments, with those in a file in the place of ``--config FILE``; what stands behind it overrides them."""
+    arguments = [
+        part for text in arguments for part in (text.split("=", 1) if text.startswith("--config=") else [text])
+    ]
+    for i, path in enumerate(arguments[1:], 1):
+        if arguments[i - 1] == "--config":
+            written = shlex.split(Path(path).read_text(encoding="utf-8"), comments=True)
+            return [*arguments[: i - 1], *written, *arguments[i + 1 :]]
     return arguments
 
 
 def parser_of_commands() -> argparse.ArgumentParser:
-    """Of ``python -m vips``; what it parses has ``run``, a function of itself."""
+    """The parser of ``python -m vips``: what it parses has ``run``, a function of the options."""
     parser = argparse.ArgumentParser(
         prog="python -m vips", description="Private variational Bayes: fits, plans and ledgers.", epilog=_ENDS
     )
@@ -72,7 +53,9 @@ def _command(commands, name: str, runs: str, what: str, description: str = "") -
         name, help=what, description=description or f"{what[0].upper()}{what[1:]}.", epilog=_ENDS
     )
     parser.add_argument(
-        "--config", metavar="FILE", help="options in TOML; those behind it on the line override the file"
+        "--config",
+        metavar="FILE",
+        help="options in the lines of a file, as they stand on the command line; # begins a comment",
     )
     parser.add_argument("--quiet", action="store_true", help="no notes and no progress; results and errors stay")
     parser.set_defaults(run=_later(*runs.split(".")))
@@ -89,22 +72,17 @@ def _add_fit(commands) -> None:
         "Fit a model privately. All that is learnt is paid for from ε and δ.",
     )  # fmt: skip
     add = parser.add_argument
-    add(
-        "data",
-        help="a .parquet, .csv or .csv.gz table, or a folder of such shards; for topics also .jsonl, or a folder of .txt files",
-    )
+    add("data", help=f"{_TABLE}; for topics also .jsonl, or a folder of .txt files")
     add("--model", required=True, choices=_MODELS)
     add("--epsilon", type=float, required=True)
     add("--delta", type=float, required=True)
     add(
-        "--unit", metavar="COLUMN",
-        help="ids of persons: all rows of one are protected together; of a folder: 'folder', where each person has one",
-    )  # fmt: skip
+        "--unit",
+        metavar="COLUMN",
+        help="ids of persons, whose rows are protected together; of a folder of folders: 'folder'",
+    )
     add("--target", metavar="COLUMN", help="logistic: what is predicted")
-    add(
-        "--classes", metavar="A,B",
-        help="logistic: the two values of the target, the second one counts as yes; 0,1 for a target of numbers",
-    )  # fmt: skip
+    add("--classes", metavar="A,B", help="logistic: the two values of the target, the second is yes; 0,1 for numbers")
     add(
         "--column", action="append", default=[], metavar="NAME=WHAT",
         help="logistic: number, date, category, LOW:HIGH (of numbers or dates; LOW:HIGH,(missing) adds a feature of missing "
@@ -113,11 +91,7 @@ def _add_fit(commands) -> None:
     add("--weight", metavar="COLUMN", help="logistic: how much each row counts, as the weights of a survey do")
     add("--max-weight", type=float, help="the largest weight, a public number; larger ones count as this one")
     add("--text", metavar="COLUMN", help="topics: texts, in a table or in JSON lines")
-    add(
-        "--stop-words",
-        metavar="A,B,C",
-        help="topics: words to leave out, or a file with one in each line; default: English",
-    )
+    add("--stop-words", metavar="A,B,C", help="topics: words to leave out, or a file of lines; default: English")
     add("--event", metavar="COLUMN", help="pathways: what happened")
     add("--order", metavar="COLUMN", help="pathways: when")
     add("--catalogue", metavar="A,B,C", help="pathways: all possible events, or a file with one in each line")
@@ -134,10 +108,8 @@ def _add_fit(commands) -> None:
 
 
 def _add_predict(commands) -> None:
-    parser = _command(
-        commands, "predict", "predict.predict", "predictions of a saved model for another file",
-        "Predictions read the file that they are made for. They are not covered by the guarantee.",
-    )  # fmt: skip
+    what = "predictions of a saved model for another file, which the guarantee does not cover"
+    parser = _command(commands, "predict", "predict.predict", what)
     parser.add_argument("model", help="what `fit --save` wrote")
     parser.add_argument("data")
     parser.add_argument("--out", required=True, help="a .csv or .parquet table")
@@ -145,31 +117,21 @@ def _add_predict(commands) -> None:
 
 
 def _add_inspect(commands) -> None:
-    parser = _command(
-        commands, "inspect", "inspect.inspect_table",
-        "how the cells of a table are read, and which are not: not private, for its holder",
-        "Not private: for those who hold the table. What is declared because of it is not covered by ε.",
-    )  # fmt: skip
-    parser.add_argument("data", help="a .parquet, .csv or .csv.gz table, or a folder of such shards")
-    parser.add_argument(
-        "--column", action="append", default=[], metavar="NAME=WHAT",
-        help="as in fit: number, date, category, LOW:HIGH, LOW:HIGH,(missing), A,B,C or drop; may be repeated",
-    )  # fmt: skip
+    what = "how the cells of a table are read, and which are not: not private, for its holder"
+    parser = _command(commands, "inspect", "inspect.inspect_table", what)
+    parser.add_argument("data", help=_TABLE)
+    parser.add_argument("--column", action="append", default=[], metavar="NAME=WHAT", help="as in fit; may be repeated")
     _add_reading(parser)
 
 
 def _add_certificate(commands) -> None:
     certificate = commands.add_parser("certificate", help="check a certificate", epilog=_ENDS)
-    parser = _command(
-        certificate.add_subparsers(required=True, metavar="ACTION"), "check", "inspect.check_certificate",
-        "whether a page, the fitted model and the ledger agree",
-        "Check a certificate, the fitted model and the ledger against each other.",
-    )  # fmt: skip
+    actions = certificate.add_subparsers(required=True, metavar="ACTION")
+    what = "whether a page, the fitted model and the ledger agree"
+    parser = _command(actions, "check", "inspect.check_certificate", what)
     parser.add_argument("page", help="what `to_html` or `fit --report` wrote")
     parser.add_argument("--model", metavar="FILE", help="what `save` or `fit --save` wrote")
-    parser.add_argument(
-        "--ledger", metavar="FILE", help="alone where there is no such file: counts, models of one's own"
-    )
+    parser.add_argument("--ledger", metavar="FILE", help="alone for counts and models of one's own")
 
 
 def _add_plan(commands) -> None:
@@ -205,8 +167,9 @@ def _add_compile(commands) -> None:
         "Fit every model to a few generated records, so that Numba keeps the compiled kernels: in its cache (NUMBA_CACHE_DIR), "
         "or beside the installed files. Later processes then start at once.",
     )  # fmt: skip
-    known = "classes, such as LatentDirichletAllocation; default: all"
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=known)
+    parser.add_argument(
+        "models", nargs="*", metavar="MODEL", help="classes, such as LatentDirichletAllocation; default: all"
+    )
 
 
 def _add_ledger(commands) -> None:
@@ -239,17 +202,10 @@ def _add_ledger(commands) -> None:
 def _add_reading(parser: argparse.ArgumentParser) -> None:
     """Add an option for each setting of a :class:`vips.tools.commands.reading.Reading`."""
     add = parser.add_argument_group("how tables are written").add_argument
-    add(
-        "--separator",
-        metavar="SIGN",
-        type=lambda sign: sign.replace(r"\t", "\t"),
-        help="of a CSV file, \\t for a tab; default: a comma",
-    )
+    add("--separator", metavar="SIGN", type=lambda sign: sign.replace(r"\t", "\t"), help="of a CSV file, \\t for a tab")
     add("--decimal", metavar="SIGN", help="in numbers that are text; default: a point")
     add("--thousands", metavar="SIGN", help="in numbers that are text; default: none")
     add("--encoding", help="of a CSV file, or of .txt files; default: utf-8")
-    add(
-        "--date-format", metavar="FORMAT", action="append", dest="date_formats",
-        help="of dates that are text, as in %%d.%%m.%%Y; may be repeated: the first one that fits a cell counts",
-    )  # fmt: skip
-    add("--missing", metavar="WORD", action="append", help="a cell of a CSV file that means missing; may be repeated")
+    many = {"action": "append", "help": "of dates that are text, as in %%d.%%m.%%Y; the first that fits a cell counts"}
+    add("--date-format", metavar="FORMAT", dest="date_formats", **many)
+    add("--missing", metavar="WORD", **many | {"help": "a cell of a CSV file that means missing; may be repeated"})

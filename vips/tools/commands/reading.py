@@ -159,13 +159,10 @@ def _cells_of_json(line: bytes, names: list[str]) -> list[str | float | None]:
     try:
         values = json.loads(line)
         cells = [values.get(name) for name in names]
-        return [cell.encode(errors="replace").decode() if isinstance(cell, str) else _number(cell) for cell in cells]
+        cells = [cell.encode(errors="replace").decode() if isinstance(cell, str) else cell for cell in cells]
+        return [cell if type(cell) in (str, int, float) else None for cell in cells]
     except Exception:  # a line can be any bytes
         return [None] * len(names)
-
-
-def _number(value: object) -> float | None:
-    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 class _SingleLine:
