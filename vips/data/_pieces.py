@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -34,9 +34,7 @@ class TableInPieces:
         self.columns, self.dtypes = self.head.columns, self.head.dtypes
 
     def __len__(self) -> int:
-        if self._n_read is None:
-            self._n_read = sum(map(len, self.pieces()))
-        return self._n_read if self._order is None else len(self._order)
+        return self._count() if self._order is None else len(self._order)
 
     def __getitem__(self, name):
         """A column without rows: its name and dtype."""
@@ -59,28 +57,21 @@ class TableInPieces:
         """
         if not len(self):
             return np.zeros((0, n_features), np.float32)
+        place, first = np.full(self._count(), -1), 0
+        place[slice(None) if self._order is None else self._order] = np.arange(len(self))
+        reserve = getattr(os, "posix_fallocate", lambda file, _, n_bytes: os.truncate(file, n_bytes))
         with tempfile.TemporaryFile() as file:
-            os.posix_fallocate(
-                file.fileno(), 0, 4 * len(self) * n_features
-            )  # a full disk is an error here, not a signal later
+            reserve(file.fileno(), 0, 4 * len(self) * n_features)  # a full disk is an error here, and no signal later
             features = np.memmap(file, np.float32, "r+", shape=(len(self), n_features))
-        for places, piece in self._placed():
-            features[places] = encode(piece)
+        for piece in self.pieces():
+            places, first = place[first : first + len(piece)], first + len(piece)
+            features[places[places >= 0]] = encode(piece[places >= 0])
         return features
 
-    def _placed(self) -> Iterator[tuple]:
-        """Each piece, as far as its rows are in the table, with their places in the table."""
-        place, first = None, 0
-        if self._order is not None:
-            place = np.full(sum(map(len, self.pieces())) if self._n_read is None else self._n_read, -1)
-            place[self._order] = np.arange(len(self._order))
-        for piece in self.pieces():
-            rows, first = slice(first, first + len(piece)), first + len(piece)
-            if place is None:
-                yield rows, piece
-            else:
-                is_kept = place[rows] >= 0
-                yield place[rows][is_kept], piece[is_kept]
+    def _count(self) -> int:
+        if self._n_read is None:
+            self._n_read = sum(map(len, self.pieces()))
+        return self._n_read
 
 
 def _once(cells: Iterable, known: dict) -> list:

@@ -311,7 +311,7 @@ class Persons:
         self._hashes.append(np.vstack([hashes_of_ids(different, self._key), nobody])[numbers])
 
     def numbers(self) -> np.ndarray:
-        """Of each row's person, -1 for a row of nobody."""
+        """The number of each row's person, -1 for a row of nobody."""
         hashes = np.concatenate(self._hashes)
         order = np.lexsort(hashes.T)
         numbers, sorted_hashes = np.zeros(len(hashes), np.int64), hashes[order]

@@ -47,16 +47,15 @@ def show(options: argparse.Namespace) -> None:
 
 def _facts(ledger: PrivacyLedger) -> dict:
     """What `show` prints, for programs."""
-    left, names = ledger.remaining(), ("run", "time", "what", "purpose", "state", "steps", "released")
-    return {
-        "dataset": ledger.dataset, "unit": ledger.unit, "relation": ledger.relation, "epsilon": ledger.epsilon,
-        "delta": ledger.delta, "pure": ledger.pure, "spent": ledger.spent(), "left": left.epsilon, "head": ledger.head(),
-        "runs": [
-            {name: getattr(run, name) for name in names}
-            | {"unit": run.unit or ledger.unit, "batches": len(run.batches), "epsilon": run.cost().epsilon(ledger.delta)}
-            for run in ledger.runs()
-        ],
-    }  # fmt: skip
+    terms = ("dataset", "unit", "relation", "epsilon", "delta", "pure")
+    names = ("run", "time", "what", "purpose", "state", "steps", "released")
+    runs = [
+        {name: getattr(run, name) for name in names}
+        | {"unit": run.unit or ledger.unit, "batches": len(run.batches), "epsilon": run.cost().epsilon(ledger.delta)}
+        for run in ledger.runs()
+    ]
+    facts = {"spent": ledger.spent(), "left": ledger.remaining().epsilon, "head": ledger.head(), "runs": runs}
+    return {name: getattr(ledger, name) for name in terms} | facts
 
 
 def _cost(run: Run, delta: float) -> str:

@@ -109,7 +109,7 @@ def _add_fit(commands) -> None:
 
 def _add_predict(commands) -> None:
     what = "predictions of a saved model for another file, which the guarantee does not cover"
-    parser = _command(commands, "predict", "predict.predict", what)
+    parser = _command(commands, "predict", "fit.predict", what)
     parser.add_argument("model", help="what `fit --save` wrote")
     parser.add_argument("data")
     parser.add_argument("--out", required=True, help="a .csv or .parquet table")

@@ -12,11 +12,6 @@ from vips.tools.commands.files import meaning_of
 __all__ = ["plan"]
 
 
-def plan(options: argparse.Namespace) -> None:
-    """Print what was asked."""
-    (_bare_plan if options.model is None else _plan_of_fit)(options)
-
-
 def _plan_of_fit(options: argparse.Namespace) -> None:
     from vips.tools.planning import plan_for
 
@@ -73,7 +68,11 @@ def _pathways(options: argparse.Namespace):
 _MODELS = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}
 
 
-def _bare_plan(options: argparse.Namespace) -> None:
+def plan(options: argparse.Namespace) -> None:
+    """Print what a fit will say, or what a bare plan costs."""
+    if options.model is not None:
+        _plan_of_fit(options)
+        return
     names = ("noise_multiplier", "n_steps", "sampling_rate", "sampling", "relation", "noise")
     settings = {name: getattr(options, name) for name in names}
     if [options.epsilon, options.noise_multiplier, options.n_steps].count(None) != 1:
