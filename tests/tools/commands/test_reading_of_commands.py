@@ -173,27 +173,6 @@ def test_a_line_that_cannot_be_parsed_is_a_record_without_cells(defective):
     assert broken.to_numpy().tolist() == [[None] * 3, ["8", "x", "1"], [None] * 3]
 
 
-HOSTILE = [b"", b'"0000000,30,A,yes', b"0000000,30,\xfc,yes", b"0000000,old,None,maybe", b"a,b,c,d,e,f", b"\x00" * 300]
-
-
-def test_what_a_private_fit_shows_does_not_depend_on_a_line(table, capsys):
-    """Neither status nor errors nor lines of output; numbers do, within the noise."""
-    written(table)
-    with open("t.csv", "rb") as file:
-        head, *lines = file.read().split(b"\n")
-    shown = set()
-    for hostile in (None, *HOSTILE):
-        changed = lines if hostile is None else [*lines[:1000], hostile, *lines[1000:]]
-        with open("t.csv", "wb") as file:
-            file.write(b"\n".join([head, *changed]))
-        capsys.readouterr()
-        status = main(["fit", "t.csv", *FIT, "--classes", "no,yes", "--column", "age=0:110", "--column", "ward=A,B,C"])
-        out, err = capsys.readouterr()
-        shown.add((status, err, tuple(line.split(" ")[0] for line in out.splitlines())))
-    assert len(shown) == 1
-    assert shown.pop()[:2] == (0, "")
-
-
 # -- what cells mean ------------------------------------------------------------------------------------------------
 
 

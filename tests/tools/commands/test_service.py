@@ -183,7 +183,9 @@ def test_a_ledger_tells_programs_and_counts_nights(tmp_path, monkeypatch, capsys
     assert facts["runs"][0]["batches"] == 3
 
 
-CELLS = [b"", b"p,30,A,1,yes", b'"0,A,1,yes', b"old,Hospice,\xff,maybe", b"\x00" * 99, b"1e999,nan,9,yes"]
+CELLS = [
+    b"", b"p,30,A,1,yes", b'"0,A,1,yes', b"old,Hospice,\xff,maybe", b"\x00" * 99, b"1e999,nan,9,yes", b"a,b,c,d,e,f", b"old,None,0,maybe",
+]  # fmt: skip
 CODES = [
     (0, []), (0, ["--quiet"]), (0, ["--json"]), (0, ["--checkpoint", "c.vips"]),
     (2, ["--target", "none"]), (2, ["--save", "no/such/folder.vips"]), (2, ["--classes", "yes"]),

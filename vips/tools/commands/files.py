@@ -64,17 +64,15 @@ def read_table(path: str | Path, reading: Reading):
     return table.loaded(table.columns)
 
 
-def _shards(path: Path, endings: Sequence[str]) -> list[Path]:
+def _shards(path: Path, endings: tuple[str, ...]) -> list[Path]:
     if not path.is_dir():
-        if not path.name.endswith(tuple(endings)):
+        if not path.name.endswith(endings):
             raise ValueError(f"A table is a {', '.join(endings)} file, or a folder of them, not {path.name!r}.")
         if not path.exists():
             raise FileNotFoundError(f"There is no file {str(path)!r}.")
         refuse_endless(path)
         return [path]
-    shards = [
-        file for file in sorted(path.iterdir()) if file.name.endswith(tuple(endings)) and file.name[0] not in "._"
-    ]
+    shards = [file for file in sorted(path.iterdir()) if file.name.endswith(endings) and file.name[0] not in "._"]
     kinds = {ending for ending in endings for file in shards if file.name.removesuffix(".gz").endswith(ending)}
     if len(kinds) != 1:
         what = f"files of several kinds, {' and '.join(sorted(kinds))}" if kinds else f"none of {', '.join(endings)}"
@@ -94,7 +92,12 @@ def _frames(path: Path, reading: Reading, names: list[str]) -> Iterator:
     kind = path.name.removesuffix(".gz").rpartition(".")[2]
     try:
         if kind == "parquet":
-            yield from _pieces_of_parquet(path)
+            from pandas import ArrowDtype
+            from pyarrow.parquet import ParquetFile
+
+            with ParquetFile(path) as file:
+                for batch in chain([file.schema_arrow.empty_table()], file.iter_batches(_BATCH)):
+                    yield batch.to_pandas(types_mapper=ArrowDtype).reset_index(drop=True)
         else:
             with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
                 yield from reading.tables(file) if kind == "csv" else reading.texts(file, names)
@@ -107,15 +110,6 @@ def _frames(path: Path, reading: Reading, names: list[str]) -> Iterator:
             raise
     # outside of `except`, so that the original error, which may quote a record, is not attached
     raise ValueError(f"{str(path)!r} cannot be read as a table ({problem}).")
-
-
-def _pieces_of_parquet(path: Path) -> Iterator:
-    from pandas import ArrowDtype
-    from pyarrow.parquet import ParquetFile
-
-    with ParquetFile(path) as file:
-        for batch in chain([file.schema_arrow.empty_table()], file.iter_batches(_BATCH)):
-            yield batch.to_pandas(types_mapper=ArrowDtype).reset_index(drop=True)
 
 
 def texts_in(cells) -> list[str]:

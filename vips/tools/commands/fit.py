@@ -199,9 +199,6 @@ def _need(options: argparse.Namespace, *names: str) -> None:
             raise ValueError(f"--model {options.model} needs --{name}.")
 
 
-# -- predictions -----------------------------------------------------------------------------------------------------
-
-
 def predict(options: argparse.Namespace) -> None:
     """Write the predictions for a table or texts, a piece at a time."""
     from vips.saving import load_for_shell

@@ -25,13 +25,11 @@ _STATED = {
 
 def configured(arguments: list[str]) -> list[str]:
     """The arguments, with those in a file in the place of ``--config FILE``; what stands behind it overrides them."""
-    arguments = [
-        part for text in arguments for part in (text.split("=", 1) if text.startswith("--config=") else [text])
-    ]
-    for i, path in enumerate(arguments[1:], 1):
-        if arguments[i - 1] == "--config":
-            written = shlex.split(Path(path).read_text(encoding="utf-8"), comments=True)
-            return [*arguments[: i - 1], *written, *arguments[i + 1 :]]
+    for i, option in enumerate(arguments):
+        option, equals, path = option.partition("=")
+        if option == "--config" and (equals or arguments[i + 1 :]):
+            text = Path(path or arguments[i + 1]).read_text(encoding="utf-8")
+            return [*arguments[:i], *shlex.split(text, comments=True), *arguments[i + 1 + (not equals) :]]
     return arguments
 
 
@@ -49,13 +47,10 @@ def parser_of_commands() -> argparse.ArgumentParser:
 
 def _command(commands, name: str, runs: str, what: str, description: str = "") -> argparse.ArgumentParser:
     """A parser of a command that runs "module.function"."""
-    parser = commands.add_parser(
-        name, help=what, description=description or f"{what[0].upper()}{what[1:]}.", epilog=_ENDS
-    )
+    description = description or f"{what[0].upper()}{what[1:]}."
+    parser = commands.add_parser(name, help=what, description=description, epilog=_ENDS)
     parser.add_argument(
-        "--config",
-        metavar="FILE",
-        help="options in the lines of a file, as they stand on the command line; # begins a comment",
+        "--config", metavar="FILE", help="a file of options, as on the command line; # begins a comment"
     )
     parser.add_argument("--quiet", action="store_true", help="no notes and no progress; results and errors stay")
     parser.set_defaults(run=_later(*runs.split(".")))
@@ -76,11 +71,7 @@ def _add_fit(commands) -> None:
     add("--model", required=True, choices=_MODELS)
     add("--epsilon", type=float, required=True)
     add("--delta", type=float, required=True)
-    add(
-        "--unit",
-        metavar="COLUMN",
-        help="ids of persons, whose rows are protected together; of a folder of folders: 'folder'",
-    )
+    add("--unit", metavar="COLUMN", help="ids of persons, each protected with all rows; 'folder' for folders of texts")
     add("--target", metavar="COLUMN", help="logistic: what is predicted")
     add("--classes", metavar="A,B", help="logistic: the two values of the target, the second is yes; 0,1 for numbers")
     add(
@@ -183,20 +174,15 @@ def _add_ledger(commands) -> None:
     create("--pure", type=float, default=0.0, help="a part of ε for mechanisms without δ, such as Laplace noise")
     create("--unit", help="column of ids: only fits that protect its persons are accepted")
     create("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
-    for name, what in (
-        ("show", "history and remaining budget"),
-        ("head", "number and hash of the last entry; keep them elsewhere"),
-        ("verify", "check every hash"),
-        ("close", "end a run that was killed, and give back its unreleased steps"),
-    ):
-        action = _command(actions, name, f"ledger.{name}", what)
+    show = _command(actions, "show", "ledger.show", "history and remaining budget")
+    head = _command(actions, "head", "ledger.head", "number and hash of the last entry; keep them elsewhere")
+    verify = _command(actions, "verify", "ledger.verify", "check every hash")
+    close = _command(actions, "close", "ledger.close", "end a run that was killed, and give back its unreleased steps")
+    for action in (show, head, verify, close):
         action.add_argument("file")
-        if name == "show":
-            action.add_argument("--json", action="store_true", help="the same as one JSON object")
-        if name == "verify":
-            action.add_argument("--head", help="what `head` printed earlier")
-        if name == "close":
-            action.add_argument("name", metavar="run", help="name of the run, as `show` prints it")
+    show.add_argument("--json", action="store_true", help="the same as one JSON object")
+    verify.add_argument("--head", help="what `head` printed earlier")
+    close.add_argument("name", metavar="run", help="name of the run, as `show` prints it")
 
 
 def _add_reading(parser: argparse.ArgumentParser) -> None:
