@@ -184,7 +184,8 @@ def test_a_ledger_tells_programs_and_counts_nights(tmp_path, monkeypatch, capsys
 
 
 CELLS = [
-    b"", b"p,30,A,1,yes", b'"0,A,1,yes', b"old,Hospice,\xff,maybe", b"\x00" * 99, b"1e999,nan,9,yes", b"a,b,c,d,e,f", b"old,None,0,maybe",
+    b"", b"p,30,A,1,yes", b'"0,A,1,yes', b"old,Hospice,\xff,maybe", b"\x00" * 99, b"1e999,nan,9,yes",
+    b"a,b,c,d,e,f", b"old,None,0,maybe",
 ]  # fmt: skip
 CODES = [
     (0, []), (0, ["--quiet"]), (0, ["--json"]), (0, ["--checkpoint", "c.vips"]),
