@@ -75,6 +75,21 @@ def test_shards_of_two_tables_are_refused_before_anything_is_paid(folder, capsys
     assert not PrivacyLedger.open("v.ledger").runs()
 
 
+def test_a_table_that_changes_while_it_is_read_is_refused(folder, monkeypatch, capsys):
+    """Ids are of the first pass, features of a later one: rows of one person would become those of others."""
+    original = fit._labels
+
+    def changed(*arguments):
+        known = original(*arguments)
+        with open("csv/2.csv", "a", encoding="utf-8") as file:
+            file.write("30,A,7,yes\n")
+        return known
+
+    monkeypatch.setattr(fit, "_labels", changed)
+    assert main(["fit", "csv", *FIT]) == 2
+    assert "csv/2.csv" in capsys.readouterr().err
+
+
 def test_memory_is_that_of_a_piece(folder, monkeypatch):
     """Beside what is mapped from a file, and two numbers a row."""
     encoder, frame = TableEncoder({"age": (0, 110), "ward": ["A", "B"]}), read_table("parquet", Reading())

@@ -16,6 +16,7 @@ from vips._support.extras import imported
 from vips._support.files import refuse_endless
 from vips.core.mechanism.secret_bits import secret_bytes
 from vips.core.records.groups import ids_and_numbers
+from vips.core.records.source import FileStamp
 from vips.data._cell_values import as_numbers, each_cell, is_missing, kind_of, one_form
 from vips.data._columns import names_like
 from vips.data._order import is_text_or_object, sortable
@@ -41,16 +42,17 @@ def table_of(path: str | Path, reading: Reading, names: Sequence[str] = ()) -> T
     these. A file that has another ending, is damaged, or is a device or a pipe raises ValueError, which quotes no cell.
     """
     imported("pandas", by="A table")
-    shards, first = _shards(Path(path), (*_TABLES, *(_TEXTS if names else ()))), None
+    shards = [FileStamp.of(shard) for shard in _shards(Path(path), (*_TABLES, *(_TEXTS if names else ())))]
+    first = None  # types of columns
 
     def pieces() -> Iterator:
         nonlocal first
         for shard in shards:
-            for piece in _frames(shard, reading, list(names)):
+            for piece in _frames(Path(shard.check()), reading, list(names)):  # in each pass the same rows
                 first = piece.dtypes if first is None else first
                 if not piece.dtypes.equals(first):
                     raise ValueError(
-                        f"{str(shard)!r} cannot be read as a table with the columns of {str(shards[0])!r}: shards name "
+                        f"{shard.path!r} cannot be read as a table with the columns of {shards[0].path!r}: shards name "
                         "the same columns in the same order, with the same types."
                     )
                 yield piece
