@@ -14,7 +14,7 @@ import pytest
 from tests.test_layers import sources
 
 # Names of other libraries.
-FOREIGN = {"_abc_impl", "_at_fork_reinit", "_getframe", "_lru_cache_wrapper", "_rdp", "_validate_steps"}
+FOREIGN = {"_abc_impl", "_at_fork_reinit", "_cache", "_getframe", "_lru_cache_wrapper", "_rdp", "_validate_steps"}
 
 
 def is_private(name: str) -> bool:

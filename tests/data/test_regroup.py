@@ -319,8 +319,8 @@ def test_coins_are_of_persons(tmp_path):
 
 def key_of_each_partition(patch):
     """Hashes of one id differ from one partition of the source to the next."""
-    original = regroup_module._hashes
-    patch.setattr(regroup_module, "_hashes", lambda ids, key: original(ids, os.urandom(32)))
+    original = regroup_module.hashes_of_ids
+    patch.setattr(regroup_module, "hashes_of_ids", lambda ids, key: original(ids, os.urandom(32)))
 
 
 def persons_by_rows(patch):
@@ -397,8 +397,8 @@ def test_entries_of_columns_that_do_not_exist_stay_defective(tmp_path):
 
 def test_the_folder_holds_no_id_and_no_key(tmp_path, monkeypatch):
     keys = []
-    original = regroup_module._hashes
-    monkeypatch.setattr(regroup_module, "_hashes", lambda ids, key: keys.append(key) or original(ids, key))
+    original = regroup_module.hashes_of_ids
+    monkeypatch.setattr(regroup_module, "hashes_of_ids", lambda ids, key: keys.append(key) or original(ids, key))
     regroup(np.zeros((2, 2)), by=pd.Series(["Ada Lovelace", "Grace Hopper"], name="who"), to=tmp_path / "g")
     content = b"".join(file.read_bytes() for file in (tmp_path / "g").rglob("*") if file.is_file())
     assert len(keys) == 1
@@ -446,7 +446,7 @@ def killed_at(where, name, call, folder):
 @pytest.mark.parametrize(
     ("where", "name", "call"),
     [
-        ("regroup", "_hashes", 5), ("regroup", "write_grouped", 4), ("os", "rename", 1), ("regroup", "_hashes", 1),
+        ("regroup", "hashes_of_ids", 5), ("regroup", "write_grouped", 4), ("os", "rename", 1), ("regroup", "hashes_of_ids", 1),
         ("regroup", "write_grouped", 1), ("manifest", "to_json", 1),
     ],
 )  # fmt: skip

@@ -10,7 +10,7 @@ import pytest
 from tests.laws.cases import BetaBernoulli
 from tests.mutants import check_notices
 from tests.plans import REPLACED, with_release
-from vips import PrivacyPlan, PrivacyReport
+from vips import DirichletMultinomial, PrivacyBudget, PrivacyPlan, PrivacyReport
 from vips.core.accounting import composed_epsilon
 from vips.core.accounting.gaussian import gaussian_epsilon
 from vips.privacy import Release
@@ -153,3 +153,17 @@ def test_a_release_is_checked(wrong):
         report(FULL, **wrong)
     with pytest.raises(ValueError, match="of one relation"):
         of_plans(FULL, replace(FULL, relation="replace_one"))
+
+
+def test_a_registry_gets_what_the_report_says_and_people_the_rest():
+    model = DirichletMultinomial(privacy=PrivacyBudget(1.0, 1e-6)).fit(np.eye(3), groups=[1, 1, 2])
+    deployment = json.loads(json.dumps(model.privacy_.to_registry()))["deployment"]
+    assert set(deployment["basic"].values()) == {None}
+    loss = deployment["privacy_loss"]
+    assert loss["privacy_unit"] == "User-level"
+    assert loss["privacy_parameters"] == {"epsilon": model.privacy_.epsilon(), "delta": 1e-6}
+    assert all(item in loss["privacy_parameters_details"] for item in model.privacy_.not_covered)
+    assert "no ledger counts this" in deployment["implementation"]["composition"]
+    plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1)
+    with pytest.raises(ValueError, match="nothing to register"):
+        DirichletMultinomial(privacy=plan).fit(np.eye(3)).privacy_.to_registry()

@@ -34,7 +34,7 @@ from vips.data._sequences import Sequences
 from vips.data._texts import PackedTexts, TextSource
 from vips.exceptions import SourceError
 
-__all__ = ["regroup"]
+__all__ = ["hashes_of_ids", "regroup"]
 
 _MOST_PARTITIONS = 1024  # unless they are asked for
 _CHUNK_BYTES = 2**24  # copied at a time
@@ -184,15 +184,15 @@ def _fill(buckets: Buckets, source: DataSource, keys: list) -> None:
         y = None if opened.y is None else opened.y[rows]
         X = opened.X[rows]
         X = PackedTexts.of(X) if isinstance(X, np.ndarray) and isinstance(source, TextSource) else X
-        buckets.add(name, X, y, _hashes(distinct, key)[numbers[rows]], None if order is None else order[rows])
+        buckets.add(name, X, y, hashes_of_ids(distinct, key)[numbers[rows]], None if order is None else order[rows])
     if not source.n_partitions:
         no_labels = np.zeros(0) if source.has_labels else None
         nothing = PackedTexts.of([]) if isinstance(source, TextSource) else np.zeros((0, source.n_features))
         nothing = Sequences(nothing, np.zeros(1, np.int64)) if isinstance(source, SequenceSource) else nothing
-        buckets.add("no rows", nothing, no_labels, _hashes([], key))
+        buckets.add("no rows", nothing, no_labels, hashes_of_ids([], key))
 
 
-def _hashes(ids: Iterable[bytes], key: bytes) -> np.ndarray:
+def hashes_of_ids(ids: Iterable[bytes], key: bytes) -> np.ndarray:
     """Keyed hashes of 128 bits, shape (n_ids, 2). Two of n ids have one hash with probability below n²/2¹²⁹."""
     digests = b"".join(hashlib.blake2b(encoded, digest_size=16, key=key).digest() for encoded in ids)
     return np.frombuffer(digests, np.uint64).reshape(-1, 2)

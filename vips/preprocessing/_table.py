@@ -31,6 +31,7 @@ from vips.core.ledger.ledger import PrivacyLedger, charged, ledger_to_charge
 from vips.core.plan import PrivacyPlan
 from vips.data._columns import as_table, column, columns_of, is_frame, names_of, warn_of_undeclared
 from vips.data._dask import as_source
+from vips.data._pieces import TableInPieces
 from vips.parts import FeatureTotals
 from vips.persistence.settings import decode, encode
 from vips.preprocessing import _column_kinds as column_features
@@ -180,7 +181,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             If the rest of the budget is too small. Nothing is charged then.
         """
         forget_fit(self)
-        X = _in_memory(X)
+        pieces, X = X, _in_memory(X)
         kinds = column_kinds(self.columns, X)
         learnt_kinds = {key: kind for key, kind in kinds.items() if kind in LEARNT_KINDS}
         if learnt_kinds:
@@ -194,6 +195,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         warn_of_undeclared(X, self.columns, names_of(y, groups) + self.beside)
         learnt = {}
         if learnt_kinds:
+            X = pieces.loaded(learnt_kinds) if isinstance(pieces, TableInPieces) else X
             numbers, unit = shared.persons_of(groups, X.shape[0], plan, self.unit)
             persons = Persons(numbers, plan.max_rows_per_group)
             entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, unit)
@@ -247,6 +249,8 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         ndarray or CSR of shape (n_rows, n_features), float64
         """
         check_is_fitted(self, "columns_")
+        if isinstance(X, TableInPieces):
+            return X.encoded(self.transform, self.n_features_out)
         return self._features(X, self._resolved())
 
     def averaged(self, X, totals: FeatureTotals) -> np.ndarray | sp.csr_array:
@@ -463,7 +467,9 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
 
 
 def _in_memory(X):
-    """A data frame of pandas, or an array."""
+    """A data frame of pandas, without rows where a table comes in pieces; or an array."""
+    if isinstance(X, TableInPieces):
+        return X.head
     if as_source(X) is not None:
         raise TypeError(f"TableEncoder needs a table in memory, got {type(X).__name__}.")
     return as_table(X)

@@ -28,6 +28,7 @@ from vips.core.ledger.ledger import PrivacyLedger, check_that_it_was_charged
 from vips.core.plan import PrivacyPlan
 from vips.core.units import is_group
 from vips.report import words
+from vips.report.registry import entry
 from vips.report.report_fields import as_plain, finite, from_plain
 
 __all__ = ["PrivacyReport", "Release", "rows_like_one"]
@@ -41,6 +42,8 @@ _NOT_COVERED = (
     "several releases about the same records together, unless a PrivacyLedger counts them",
 )
 _OF_ROWS = "records of the same person in several rows"
+_OF_IDS = "one person under two ids, who counts as two persons"
+_OF_FLOATS = 'attacks on floating-point noise and on the rounding of sums, which noise="discrete" withstands'
 _OF_COMPUTERS = "timing and memory use of the computation"
 _PACKAGES = ("vips", "numpy", "scipy", "dp-accounting", "randomgen", "numba")
 
@@ -205,8 +208,9 @@ class PrivacyReport:
     @property
     def not_covered(self) -> tuple[str, ...]:
         """What the guarantee does not cover."""
-        of_rows = () if is_group(self.unit) else (_OF_ROWS,)
-        return *self.also_not_covered, *_NOT_COVERED, *of_rows, _OF_COMPUTERS
+        floats = (_OF_FLOATS,) if any(release.plan.noise == "gaussian" for release in self.releases) else ()
+        persons = _OF_IDS if is_group(self.unit) else _OF_ROWS
+        return *self.also_not_covered, *_NOT_COVERED, persons, *floats, _OF_COMPUTERS
 
     def epsilon(self, delta: float | None = None) -> float:
         """Joint ε of all releases at ``delta`` (default: :attr:`delta`); ``inf`` without a guarantee, and at a δ that
@@ -274,6 +278,18 @@ class PrivacyReport:
             "not_covered": list(self.not_covered),
             "statement": said,
         }
+
+    def to_registry(self) -> dict:
+        """What the registry of deployments at registry.opendp.org asks of a release; None where people have to say it.
+
+        Raises
+        ------
+        ValueError
+            Without a guarantee, or without a δ.
+        """
+        if not self.has_guarantee or self.delta is None:
+            raise ValueError("There is nothing to register: the fit has no guarantee, or no δ was chosen.")
+        return entry(self)
 
     def to_html(
         self,

@@ -51,6 +51,7 @@ __all__ = [
 
 HOW = "privacy loss distributions"  # how every ε is computed
 OF_ONE_PERSON = "coefficients compare rows of one and the same person"
+_MISFIT = 0.05  # probability under the model, below which a finding is a sign of a misfit
 _RELATIONS = {
     "add_or_remove": "add or remove one: a data set with the {0} and one without look alike; their number is protected, too",
     "replace_one": "replace one: data sets that differ in the values of one {0} look alike; their number is public",
@@ -82,8 +83,14 @@ def in_words(model: object) -> object:
     fitted = model_of(model)
     if not hasattr(fitted, "findings"):
         return model
-    findings = [f"{name}: {value:.2g}" for name, value in fitted.findings().items()]
+    findings = [_finding(name, value) for name, value in fitted.findings().items()]
     return "; ".join([type(fitted).__name__, *findings, *filter(None, [fitted.why_no_intervals()])])
+
+
+def _finding(name: str, value: float) -> str:
+    """A number about a fit, and what it means if it is a probability under the model."""
+    means = "no sign of a misfit" if value >= _MISFIT else "a sign that the model does not fit the records"
+    return f"{name}: {value:.2g}{f', {means}' if name.startswith('probability') else ''}"
 
 
 def reasons(reason: object, model: object) -> object:

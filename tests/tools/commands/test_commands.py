@@ -20,8 +20,7 @@ from vips.core.ledger.ledger import PrivacyLedger
 from vips.datasets import make_pathways
 from vips.tools.commands import fit
 from vips.tools.commands.compile import models_compiled
-from vips.tools.commands.files import as_declared, declarations_of, read_table
-from vips.tools.commands.fit import _sequences
+from vips.tools.commands.files import as_declared, declarations_of, read_table, sequences_of
 from vips.tools.commands.reading import Reading
 
 pd = pytest.importorskip("pandas")
@@ -240,7 +239,7 @@ def test_files_that_are_no_data(visits, folder, capsys):
 
 def _pathways_of(path, *names):
     needs = dict(zip(("unit", "event", "order"), names, strict=True), catalogue=["0", "1"])
-    return _sequences(read_table(path, Reading()), needs, Reading())[0]
+    return sequences_of(read_table(path, Reading()), needs, Reading())[0]
 
 
 @pytest.mark.parametrize("name", ["code", "row", "unit"])

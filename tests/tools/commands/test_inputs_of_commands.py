@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import shlex
 import threading
 
@@ -64,11 +65,13 @@ def test_damaged_tables_are_errors_of_one_kind_that_quote_nothing(folder, name, 
         except ValueError as error:
             refused.append(error)
     assert len(refused) > 20
-    assert all("cannot be read as a table" in str(error) and "Amalie" not in str(error) for error in refused)
+    known = re.compile("cannot be read as a table|^The (first line|line of names)")  # which is read before the rest
+    assert all(known.search(str(error)) for error in refused)
+    assert not any("Amalie" in str(error) for error in refused)
     assert {error.__context__ for error in refused} == {None}
     # half a file
-    (folder / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n" * 1000)[:-20])
-    assert main(["fit", "t.csv.gz", *FIT]) == 2
+    (folder / "t.csv.gz").write_bytes(gzip.compress(b"age,again\n" + b"1,no\n" * 100_000)[:-20])
+    assert main(["fit", "t.csv.gz", *FIT, "--column", "age=0:110"]) == 2
     assert "cannot be read as a table" in capsys.readouterr().err
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import re
 import shlex
 import warnings
@@ -62,9 +63,14 @@ def line_of(i, reading):
     return reading.separator.join(cells).encode()
 
 
+def whole(reading, file):
+    """The table of a file."""
+    return pd.concat(reading.tables(io.BytesIO(file)), ignore_index=True)
+
+
 def read(lines, reading):
     """All that the commands make of these lines."""
-    table = reading.table(b"\n".join([reading.separator.join(NAMES).encode(), *lines]) + b"\n")
+    table = whole(reading, b"\n".join([reading.separator.join(NAMES).encode(), *lines]) + b"\n")
     assert list(table.columns) == NAMES
     assert len(table) == len(lines)
     features = as_declared(table, DECLARED, reading)
@@ -161,31 +167,10 @@ def test_no_date_changes_another(zone):
     [b"7,30,\xfc,yes", b"7,30,A", b"7,30,A,yes,x", b'7,30,"A,yes', b'7,30,"A"B",yes', b"", b"\xff" * 10, b'"' * 7],
 )
 def test_a_line_that_cannot_be_parsed_is_a_record_without_cells(defective):
-    table = Reading().table(b"patient,age,ward,again\n1,2,A,no\n" + defective + b"\r\n3,4,B,yes")
+    table = whole(Reading(), b"patient,age,ward,again\n1,2,A,no\n" + defective + b"\r\n3,4,B,yes")
     assert table.to_numpy().tolist() == [["1", "2", "A", "no"], [None] * 4, ["3", "4", "B", "yes"]]
-    broken = Reading().table(b'id,x,y\n7,1,"hello\n8,x,1\nbye"\n')  # a row with line breaks is several records
+    broken = whole(Reading(), b'id,x,y\n7,1,"hello\n8,x,1\nbye"\n')  # a row with line breaks is several records
     assert broken.to_numpy().tolist() == [[None] * 3, ["8", "x", "1"], [None] * 3]
-
-
-HOSTILE = [b"", b'"0000000,30,A,yes', b"0000000,30,\xfc,yes", b"0000000,old,None,maybe", b"a,b,c,d,e,f", b"\x00" * 300]
-
-
-def test_what_a_private_fit_shows_does_not_depend_on_a_line(table, capsys):
-    """Neither status nor errors nor lines of output; numbers do, within the noise."""
-    written(table)
-    with open("t.csv", "rb") as file:
-        head, *lines = file.read().split(b"\n")
-    shown = set()
-    for hostile in (None, *HOSTILE):
-        changed = lines if hostile is None else [*lines[:1000], hostile, *lines[1000:]]
-        with open("t.csv", "wb") as file:
-            file.write(b"\n".join([head, *changed]))
-        capsys.readouterr()
-        status = main(["fit", "t.csv", *FIT, "--classes", "no,yes", "--column", "age=0:110", "--column", "ward=A,B,C"])
-        out, err = capsys.readouterr()
-        shown.add((status, err, tuple(line.split(" ")[0] for line in out.splitlines())))
-    assert len(shown) == 1
-    assert shown.pop()[:2] == (0, "")
 
 
 # -- what cells mean ------------------------------------------------------------------------------------------------
@@ -209,8 +194,8 @@ def test_numbers(text, plain, german):
 def test_no_word_is_missing_but_the_declared_ones():
     words = ["None", "NA", "nan", "null", "007", " A", "?", ""]
     file = "\n".join(["ward,b", *(f"{word},1" for word in words)]).encode()
-    assert Reading().table(file)["ward"].tolist() == [*words[:-1], None]
-    declared = Reading(missing=("?", "NA")).table(file)["ward"].tolist()
+    assert whole(Reading(), file)["ward"].tolist() == [*words[:-1], None]
+    declared = whole(Reading(missing=("?", "NA")), file)["ward"].tolist()
     assert declared == ["None", None, "nan", "null", "007", " A", None, None]
 
 

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import DTypeLike
+
+from vips._support.kept_kernels import with_cache
 
 __all__ = ["FASTMATH", "aligned", "compiled"]
 
@@ -20,16 +21,8 @@ _LINE = 64  # bytes of a line of a cache
 
 def compiled(**settings: Any) -> Callable[[Callable], Callable]:
     """``numba.njit`` with a cache, or without one: in a package that cannot be written, for a user without a home."""
-
     settings = {"no_cfunc_wrapper": True} | settings  # takes time, and nobody calls it
-
-    def compiler(function: Callable) -> Callable:
-        try:
-            return numba.njit(cache=True, **settings)(function)
-        except RuntimeError:  # no place for the cache
-            return numba.njit(**settings)(function)
-
-    return compiler
+    return lambda function: with_cache(function, settings)
 
 
 def aligned(shape: int | tuple[int, ...], dtype: DTypeLike = np.float64) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -147,13 +148,21 @@ def meaning_view(report: PrivacyReport) -> dict | None:
         "question": "is in the data" if added else "has its actual values there, or others",
         "epsilon": epsilon,
         "delta": f"{delta:g}",
-        "factor": f"{np.exp(epsilon):.3g}" if epsilon < 700.0 else "more than 1e304",
+        "factor": f"{_rounded_up(np.exp(epsilon)):.3g}" if epsilon < 700.0 else "more than 1e304",
+        "chances": f"{math.floor(1.0 / delta):,}" if delta > 1e-15 else "10¹⁵",
         "success": by_epsilon,
         "mu": mu,
         "sharper": by_epsilon if mu is None else min(by_epsilon, gaussian_success(mu)),
         "hits": hits(0.01, epsilon, delta),
+        "hits_of_1000": math.ceil(1e3 * hits(0.01, epsilon, delta) - 1e-9),
         "beliefs": [(f"{100 * belief:g}", belief_after(belief, epsilon)) for belief in _BELIEFS],
     }
+
+
+def _rounded_up(value: float) -> float:
+    """The next number of three digits."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return math.ceil(value / unit - 1e-9) * unit
 
 
 def ledger_view(ledger: PrivacyLedger | None, reports: Sequence[PrivacyReport], head: str | None = None) -> dict:

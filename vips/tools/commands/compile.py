@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 import warnings
 from collections import defaultdict
@@ -11,35 +12,31 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["add_compile", "models_compiled"]
+from vips._support.kept_kernels import is_kept_here
+
+__all__ = ["compile_kernels", "models_compiled"]
 
 _N, _WIDTH = 200, 6  # records, and columns, words or symbols
 _MATCHED = ("LatentDirichletAllocation",)  # models whose match has kernels of its own
 _READ = {"predict", "smooth"}  # methods that have kernels of their own
 
 
-def add_compile(commands) -> None:
-    """Add the parser of ``compile``."""
-    parser = commands.add_parser(
-        "compile",
-        help="compile the kernels, when an image is built",
-        description="Fit every model to a few generated records, so that Numba keeps the compiled kernels: in its cache "
-        "(NUMBA_CACHE_DIR), or beside the installed files. Later processes then start at once.",
-    )
-    known = "classes, such as LatentDirichletAllocation; default: all"
-    parser.add_argument("models", nargs="*", metavar="MODEL", help=known)
-    parser.set_defaults(run=lambda options: _compile(options.models))
-
-
-def _compile(names: list[str]) -> None:
+def compile_kernels(options: argparse.Namespace) -> None:
+    """Fit each of the named models, or all, to a few records."""
+    from vips.core.exact.rowwise_kernels import multiply_double
     from vips.core.plan import PrivacyPlan
+
+    if not is_kept_here(multiply_double):
+        raise PermissionError(
+            "Kernels cannot be kept: their folders are read-only. Set NUMBA_CACHE_DIR=FOLDER to one that can be written."
+        )
 
     kinds = defaultdict(list)
     for name, kind in models_compiled():
         kinds[name].append(kind)
-    if unknown := set(names) - set(kinds):
+    if unknown := set(options.models) - set(kinds):
         raise ValueError(f"No model is called {', '.join(sorted(unknown))}; there are {', '.join(kinds)}.")
-    for name in names or kinds:
+    for name in options.models or kinds:
         start = time.perf_counter()
         ordinary = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=2)
         private = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=6)

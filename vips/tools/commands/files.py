@@ -3,72 +3,139 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import date
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from vips._support.extras import imported
 from vips._support.files import refuse_endless
+from vips.core.mechanism.secret_bits import secret_bytes
+from vips.core.records.groups import ids_and_numbers
+from vips.core.records.source import FileStamp
 from vips.data._cell_values import as_numbers, each_cell, is_missing, kind_of, one_form
 from vips.data._columns import names_like
 from vips.data._order import is_text_or_object, sortable
+from vips.data._pieces import TableInPieces
+from vips.data._regroup import hashes_of_ids
 from vips.data._texts import text_of
 from vips.tools.commands.reading import Reading
 
 __all__ = [
-    "as_declared", "column_of", "declarations_of", "in_order", "is_of_dates", "meaning_of", "named", "places_of", "read_folder",
-    "read_table", "read_texts", "stated_of",
+    "Persons", "as_declared", "column_of", "declarations_of", "events_of", "in_order", "is_of_csv", "is_of_dates",
+    "meaning_of", "places_of", "read_folder", "read_table", "read_texts", "sequences_of", "stated_of", "table_of", "texts_in",
 ]  # fmt: skip
 
+_TABLES, _TEXTS = (".parquet", ".csv", ".csv.gz"), (".jsonl", ".jsonl.gz")
+_BATCH = 2**15  # rows of Parquet that are read together
 _KINDS = ("number", "category", "date", "drop")
 
 
-def read_table(path: str | Path, reading: Reading):
-    """A data frame from a Parquet file, whose types its schema says, or from a CSV file, whose cells are texts.
+def table_of(path: str | Path, reading: Reading, names: Sequence[str] = ()) -> TableInPieces:
+    """The table in a file, or in the shards of a folder in the order of their names, all of one kind and with the same columns.
 
-    A file that has another ending, is damaged, or is a device or a pipe raises ValueError, which quotes no cell.
+    Cells of CSV are texts; the schema of Parquet says their types. With ``names``, the columns of JSON lines, it may be of
+    these. A file that has another ending, is damaged, or is a device or a pipe raises ValueError, which quotes no cell.
     """
-    pandas, path = imported("pandas", by="A table"), Path(path)
-    if not path.name.endswith((".parquet", ".csv", ".csv.gz")):
-        raise ValueError(f"A table is a .parquet, .csv or .csv.gz file, not {path.name!r}.")
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file {str(path)!r}.")
-    refuse_endless(path)
+    imported("pandas", by="A table")
+    shards = [FileStamp.of(shard) for shard in _shards(Path(path), (*_TABLES, *(_TEXTS if names else ())))]
+    first = None  # types of columns
+
+    def pieces() -> Iterator:
+        nonlocal first
+        for shard in shards:
+            for piece in _frames(Path(shard.check()), reading, list(names)):  # in each pass the same rows
+                first = piece.dtypes if first is None else first
+                if not piece.dtypes.equals(first):
+                    raise ValueError(
+                        f"{shard.path!r} cannot be read as a table with the columns of {shards[0].path!r}: shards name "
+                        "the same columns in the same order, with the same types."
+                    )
+                yield piece
+
+    return TableInPieces(pieces)
+
+
+def read_table(path: str | Path, reading: Reading):
+    """The whole :func:`table_of` a file or folder, as a data frame."""
+    table = table_of(path, reading)
+    return table.loaded(table.columns)
+
+
+def _shards(path: Path, endings: tuple[str, ...]) -> list[Path]:
+    if not path.is_dir():
+        if not path.name.endswith(endings):
+            raise ValueError(f"A table is a {', '.join(endings)} file, or a folder of them, not {path.name!r}.")
+        if not path.exists():
+            raise FileNotFoundError(f"There is no file {str(path)!r}.")
+        refuse_endless(path)
+        return [path]
+    shards = [file for file in sorted(path.iterdir()) if file.name.endswith(endings) and file.name[0] not in "._"]
+    kinds = {ending for ending in endings for file in shards if file.name.removesuffix(".gz").endswith(ending)}
+    if len(kinds) != 1:
+        what = f"files of several kinds, {' and '.join(sorted(kinds))}" if kinds else f"none of {', '.join(endings)}"
+        raise ValueError(f"The folder {str(path)!r} has {what}: the shards of a table are files of one kind.")
+    for file in shards:
+        refuse_endless(file)
+    return shards
+
+
+def is_of_csv(path: str) -> bool:
+    """Whether a table has lines of CSV for its rows."""
+    return any(name.endswith((".csv", ".csv.gz")) for name in (os.listdir(path) if os.path.isdir(path) else [path]))
+
+
+def _frames(path: Path, reading: Reading, names: list[str]) -> Iterator:
+    """Data frames of a file, one after the other; the first one has no rows."""
+    kind = path.name.removesuffix(".gz").rpartition(".")[2]
     try:
-        if path.suffix == ".parquet":
-            return pandas.read_parquet(path, dtype_backend="pyarrow")
-        file = path.read_bytes()
-        file = gzip.decompress(file) if path.suffix == ".gz" else file
+        if kind == "parquet":
+            from pandas import ArrowDtype
+            from pyarrow.parquet import ParquetFile
+
+            with ParquetFile(path) as file:
+                for batch in chain([file.schema_arrow.empty_table()], file.iter_batches(_BATCH)):
+                    yield batch.to_pandas(types_mapper=ArrowDtype).reset_index(drop=True)
+        else:
+            with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
+                yield from reading.tables(file) if kind == "csv" else reading.texts(file, names)
+        return
     except ImportError:
         raise
     except Exception as error:
         problem, is_of_system = type(error).__name__, isinstance(error, OSError) and error.errno is not None
-        if is_of_system:
+        if is_of_system or (kind != "parquet" and isinstance(error, ValueError)):  # of the line of names
             raise
-    else:
-        return reading.table(file)
     # outside of `except`, so that the original error, which may quote a record, is not attached
     raise ValueError(f"{str(path)!r} cannot be read as a table ({problem}).")
 
 
-def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit: str | None = None) -> tuple:
-    """Texts, ids of persons or None, and a data frame of what else is known: other columns, or the name of each file.
+def texts_in(cells) -> list[str]:
+    """The texts of a column; a cell that holds none is an empty one."""
+    return [cell if isinstance(cell, str) else "" for cell in each_cell(cells)]
 
-    The texts are the .txt files of a folder, in the order of their names, or the column ``text`` of a table, where a cell that
-    holds none is empty. Ids are the column ``unit``, or the folders in the folder if that is "folder".
+
+def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit: str | None = None) -> tuple:
+    """Texts, and ids of persons or None.
+
+    The texts are the .txt files of a folder, in the order of their names, or the column ``text`` of a table or of JSON lines.
+    Ids are the column ``unit``, or the folders in the folder if that is "folder".
     """
     path = Path(path)
+    if text is not None:
+        table = table_of(path, reading, columns := [name for name in (text, unit) if name is not None])
+        column_of(table.head, text, "--text")
+        column_of(table.head, unit, "--unit")
+        frame = table.loaded(dict.fromkeys(columns))
+        return texts_in(frame[text]), None if unit is None else frame[unit]
     if not path.is_dir():
-        if text is None:
-            raise ValueError(
-                f"{str(path)!r} is not a folder of .txt files. For a table, --text names the column of texts."
-            )
-        frame = read_table(path, reading)
-        cells, groups = column_of(frame, text, "--text"), column_of(frame, unit, "--unit")
-        return [cell if isinstance(cell, str) else "" for cell in each_cell(cells)], groups, frame.drop(columns=[text])
+        raise ValueError(
+            f"{str(path)!r} is not a folder of .txt files. For a table or JSON lines, --text names the column of texts."
+        )
     if unit not in (None, "folder"):
         raise ValueError(
             "A folder has no columns: write --unit folder, and keep the texts of each person in a folder of their own."
@@ -77,8 +144,7 @@ def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit
     if not texts:
         what = "no .txt file. For texts in folders, one for each person, write --unit folder"
         raise ValueError(f"The folder {str(path)!r} has {what if unit is None else 'no folder with a .txt file'}.")
-    groups = None if unit is None else frame["text"].str.partition("/")[0].rename(unit)
-    return texts, groups, frame
+    return texts, None if unit is None else frame["text"].str.partition("/")[0].rename(unit)
 
 
 def read_folder(path: Path, reading: Reading, pattern: str) -> tuple:
@@ -223,3 +289,51 @@ def in_order(cells, reading: Reading) -> np.ndarray:
         return np.lexsort(sortable(cells, len(cells))[0].T[::-1])
     days = as_numbers(reading.dates(cells), "date")
     return np.lexsort((days,) if reading.date_formats else (days, reading.numbers(cells)))
+
+
+class Persons:
+    """Numbers of persons from pieces of a column of ids, kept as keyed hashes of 128 bits.
+
+    Guarantees: rows have one number if and only if they have one id, but with probability below n²/2¹²⁹ for n ids.
+    """
+
+    def __init__(self) -> None:
+        self._key, self._hashes = secret_bytes(32), [np.zeros((0, 2), np.uint64)]
+
+    def add(self, ids) -> None:
+        """The next rows."""
+        different, numbers = ids_and_numbers(ids, len(ids))
+        nobody = np.zeros((1, 2), np.uint64)  # in the place -1
+        self._hashes.append(np.vstack([hashes_of_ids(different, self._key), nobody])[numbers])
+
+    def numbers(self) -> np.ndarray:
+        """The number of each row's person, -1 for a row of nobody."""
+        hashes = np.concatenate(self._hashes)
+        order = np.lexsort(hashes.T)
+        numbers, sorted_hashes = np.zeros(len(hashes), np.int64), hashes[order]
+        numbers[order[1:]] = (sorted_hashes[1:] != sorted_hashes[:-1]).any(axis=1).cumsum()
+        numbers[~hashes.any(axis=1)] = -1
+        return numbers
+
+
+def events_of(path: str, needs: dict, reading: Reading):
+    """A data frame of the columns of persons, events and order."""
+    table, names = table_of(path, reading), ("unit", "event", "order")
+    for name in names:
+        column_of(table.head, needs[name], f"--{name}")
+    if len({needs[name] for name in names}) < 3:
+        raise ValueError("--unit, --event and --order name three different columns.")
+    return table.loaded(name for name in table.columns if name in [needs[name] for name in names])
+
+
+def sequences_of(table, needs: dict, reading: Reading) -> tuple:
+    """Pathways, and the rows of the table in their order."""
+    from vips.data._sequences import Sequences
+
+    rows = in_order(table[needs["order"]], reading)
+    codes = places_of(table[needs["event"]], needs["catalogue"], reading)
+    # names of our own, whatever those of the table are
+    coded = {"unit": table[needs["unit"]].array, "code": codes, "row": np.arange(len(table))}
+    coded = imported("pandas", by="A table").DataFrame(coded).iloc[rows]
+    both = Sequences.from_frame(coded, by="unit", columns=["code", "row"])
+    return Sequences(both.values[:, 0], both.offsets), both.values[:, 1].astype(np.int64)

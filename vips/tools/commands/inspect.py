@@ -10,29 +10,13 @@ from vips._support.printable import printable
 from vips.data._cell_values import each_cell, is_missing
 from vips.data._order import is_text_or_object
 from vips.tools.commands.files import as_declared, is_of_dates, meaning_of, read_table, stated_of
-from vips.tools.commands.reading import Reading, add_options, stated
+from vips.tools.commands.reading import Reading, stated
 
-__all__ = ["add_certificate", "add_inspect"]
-
-
-def add_inspect(commands) -> None:
-    """Add the parser of ``inspect``."""
-    inspect = commands.add_parser(
-        "inspect",
-        help="how the cells of a table are read, and which are not: not private, for its holder",
-        description="Not private: for those who hold the table. What is declared because of it is not covered by ε.",
-    )
-    add = inspect.add_argument
-    add("data", help="a .parquet, .csv or .csv.gz table")
-    add(
-        "--column", action="append", default=[], metavar="NAME=WHAT",
-        help="as in fit: number, date, category, LOW:HIGH, LOW:HIGH,(missing), A,B,C or drop; may be repeated",
-    )  # fmt: skip
-    add_options(inspect)
-    inspect.set_defaults(run=_inspect)
+__all__ = ["check_certificate", "inspect_table"]
 
 
-def _inspect(options: argparse.Namespace) -> None:
+def inspect_table(options: argparse.Namespace) -> None:
+    """Print how the cells of a table are read."""
     from vips.preprocessing import Inspection, inspect
 
     reading = Reading(**stated(options))
@@ -87,24 +71,8 @@ def _cells(column, reading: Reading, what: str | None = None):
 # -- certificates --------------------------------------------------------------------------------------------------
 
 
-def add_certificate(commands) -> None:
-    """Add the parser of ``certificate``."""
-    certificate = commands.add_parser("certificate", help="check a certificate")
-    actions = certificate.add_subparsers(required=True, metavar="ACTION")
-    check = actions.add_parser(
-        "check",
-        help="whether a page, the fitted model and the ledger agree",
-        description="Check a certificate, the fitted model and the ledger against each other. Ends with 0 if they agree, 1 if "
-        "they differ, 2 if one cannot be read.",
-    )
-    add = check.add_argument
-    add("page", help="what `to_html` or `fit --report` wrote")
-    add("--model", metavar="FILE", help="what `save` or `fit --save` wrote")
-    add("--ledger", metavar="FILE", help="alone where there is no such file: counts, models of one's own")
-    check.set_defaults(run=_check)
-
-
-def _check(options: argparse.Namespace) -> int:
+def check_certificate(options: argparse.Namespace) -> int:
+    """Print what agrees and what does not; 0 if all agree, 1 if something differs."""
     from vips.saving import load_for_shell
 
     imported("jinja2", by="certificate check")

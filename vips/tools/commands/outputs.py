@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
+from typing import BinaryIO
 
 from vips._support.files import check_writable, whole_file
 from vips.report.report_fields import from_plain
@@ -15,6 +17,8 @@ from vips.tools.commands.files import meaning_of
 from vips.tools.commands.reading import Reading
 
 __all__ = ["check_outputs", "checked_needs", "write_table"]
+
+_READ = (".txt", ".parquet", ".csv", ".jsonl")
 # By kind of model: the method that predicts, and for each setting whether it is a name or a list of names. Texts may lack both.
 _METHODS = {"logistic": "predict_proba", "topics": "transform", "pathways": "predict"}
 _SETTINGS = {
@@ -27,7 +31,7 @@ _SETTINGS = {
 def check_outputs(outputs: Iterable[str | None], inputs: Iterable[str | None]) -> None:
     """Prove every output writable. One that is an input or another output, whatever the names, raises ValueError.
 
-    In a folder among the inputs, files of texts and Parquet files are inputs.
+    In a folder among the inputs, texts and shards of tables are inputs.
     """
     inputs, earlier = [path for path in inputs if path is not None], []
     for path in outputs:
@@ -49,17 +53,37 @@ def _is_same(path: str, other: str) -> bool:
 
 def _is_part_of(path: str, folder: str) -> bool:
     path, folder = Path(os.path.realpath(path)), Path(os.path.realpath(folder))
-    return path.suffix.lower() in (".txt", ".parquet") and folder.is_dir() and folder in path.parents
+    return path.name.lower().removesuffix(".gz").endswith(_READ) and folder.is_dir() and folder in path.parents
 
 
-def write_table(frame, path: str | Path) -> None:
-    """As Parquet, or as CSV where the name does not end so. A new file is for its owner only: it holds rows."""
-    name = Path(path).name
+def write_table(frames: Iterable, path: str | Path) -> None:
+    """Data frames, one below the other, as Parquet, or as CSV where the name does not end so.
+
+    A new file is for its owner only: it holds rows.
+    """
+    name, frames = Path(path).name, (frame for frame in frames if len(frame))
     with whole_file(path, mode=0o600) as file:
+        first = next(frames, None)
+        if first is None:
+            raise ValueError("There is no row to predict.")
         if name.endswith(".parquet"):
-            frame.to_parquet(file)
-        else:
-            frame.to_csv(file, index=False, compression="gzip" if name.endswith(".gz") else None)
+            _write_parquet(chain([first], frames), file)
+            return
+        for i, frame in enumerate(chain([first], frames)):
+            frame.to_csv(file, index=False, header=i == 0, compression="gzip" if name.endswith(".gz") else None)
+
+
+def _write_parquet(frames: Iterable, file: BinaryIO) -> None:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    writer, schema = None, None
+    for frame in frames:
+        texts = dict.fromkeys(frame.select_dtypes(object), "string")  # even if all are missing
+        table = pa.Table.from_pandas(frame.astype(texts), schema, preserve_index=False)
+        schema, writer = table.schema, writer or ParquetWriter(file, table.schema)
+        writer.write_table(table)
+    writer.close()
 
 
 # -- what predictions need -----------------------------------------------------------------------------------------
@@ -75,22 +99,22 @@ def checked_needs(needs: object, model: object, path: str) -> tuple[dict, Readin
     kind = needs.get("model") if isinstance(needs, dict) else None
     settings = _SETTINGS.get(kind) if isinstance(kind, str) else None
     if settings is None or set(needs) != {"model", "reading", *settings} or not hasattr(model, _METHODS[kind]):
-        raise ValueError(f"{path} was not written by `fit --save`: it names another kind of model.")
+        raise _forged(path, "it names another kind of model")
     for name, expected in settings.items():
         value = needs[name]
         is_right = isinstance(value, expected) or (kind == "topics" and value is None)
         if not is_right or (expected is list and not all(isinstance(text, str) for text in value)):
-            raise ValueError(f"{path} was not written by `fit --save`: its {name!r} is no name, or no list of names.")
+            raise _forged(path, f"its {name!r} is no name, or no list of names")
     if kind == "logistic":
         if len(needs["classes"]) != 2 or len(needs["columns"]) != len(needs["declared"]):
-            raise ValueError(
-                f"{path} was not written by `fit --save`: it does not name two classes, and what columns are."
-            )
+            raise _forged(path, "it does not name two classes, and what columns are")
         for name, what in zip(needs["columns"], needs["declared"], strict=True):
             meaning_of(name, what)
     try:
         return needs, from_plain(Reading, needs["reading"])
     except ValueError:
-        raise ValueError(
-            f"{path} was not written by `fit --save`: it does not say how the table was written."
-        ) from None
+        raise _forged(path, "it does not say how the table was written") from None
+
+
+def _forged(path: str, why: str) -> ValueError:
+    return ValueError(f"{path} was not written by `fit --save`: {why}.")

@@ -9,37 +9,7 @@ from vips.core.budget import PrivacyBudget
 from vips.core.plan import PrivacyPlan
 from vips.tools.commands.files import meaning_of
 
-__all__ = ["add_plan"]
-
-
-def add_plan(commands) -> None:
-    """Add the parser of ``plan``."""
-    plan = commands.add_parser(
-        "plan",
-        help="widths of intervals before a fit, or ε from noise and steps",
-        description="With --model: how wide intervals of `fit` will be, or with --width the ε that they need; no record is "
-        "read. Without: give two of --epsilon, --noise-multiplier and --n-steps; the third is computed.",
-    )
-    add = plan.add_argument
-    add("--delta", type=float, required=True)
-    add("--epsilon", type=float)
-    add("--model", choices=["logistic", "topics", "pathways"])
-    add("--records", type=int, help="about how many records or persons there are")
-    many = {"action": "append", "default": []}
-    add("--column", **many, metavar="NAME=WHAT", help="logistic: as `fit` takes it; all columns")
-    add("--words", type=int, default=5000, help="topics: about how many words the vocabulary has")
-    add("--events", type=int, help="pathways: number of possible events")
-    add("--states", type=int, default=5, help="pathways: number of states")
-    add("--outcome", type=float, help="logistic: public share of yes; default: about half")
-    add("--width", **many, metavar="NAME=NUMBER", help="widest 95 %% interval that answers the question")
-    add("--noise-multiplier", type=float, help="noise standard deviation ÷ clip norm")
-    add("--n-steps", type=int)
-    add("--sampling-rate", type=float)
-    add("--sampling", choices=["poisson", "full"], default="poisson")
-    add("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
-    add("--noise", choices=["gaussian", "discrete"], default="gaussian")
-    add("--accountant", default="pld", help="default: pld, the tightest")
-    plan.set_defaults(run=lambda options: (_bare_plan if options.model is None else _plan_of_fit)(options))
+__all__ = ["plan"]
 
 
 def _plan_of_fit(options: argparse.Namespace) -> None:
@@ -98,7 +68,11 @@ def _pathways(options: argparse.Namespace):
 _MODELS = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}
 
 
-def _bare_plan(options: argparse.Namespace) -> None:
+def plan(options: argparse.Namespace) -> None:
+    """Print what a fit will say, or what a bare plan costs."""
+    if options.model is not None:
+        _plan_of_fit(options)
+        return
     names = ("noise_multiplier", "n_steps", "sampling_rate", "sampling", "relation", "noise")
     settings = {name: getattr(options, name) for name in names}
     if [options.epsilon, options.noise_multiplier, options.n_steps].count(None) != 1:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import codecs
 import csv
+import json
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -12,7 +13,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cache, partial
 from itertools import chain
-from typing import Self
+from typing import BinaryIO, Self
 
 import numpy as np
 
@@ -20,8 +21,9 @@ from vips._support.extras import imported
 from vips.data._cell_values import date_of, each_cell
 from vips.data._texts import check_encoding
 
-__all__ = ["Reading", "add_options", "stated"]
+__all__ = ["Reading", "stated"]
 
+_BLOCK = 2**21  # bytes of lines that are parsed together
 _FIRST = datetime(2001, 1, 1, tzinfo=UTC)
 
 
@@ -57,10 +59,12 @@ class Reading:
 
     def numbers(self, cells: Iterable[object]) -> np.ndarray:
         """Parse each text as a finite float; NaN if it is not a number in these signs."""
-        cells, decimal, thousands = each_cell(cells), re.escape(self.decimal), re.escape(self.thousands)
+        texts = [cell if isinstance(cell, str) else "" for cell in each_cell(cells)]
+        decimal, thousands = re.escape(self.decimal), re.escape(self.thousands)
         whole = rf"[0-9]{{1,3}}(?:{thousands}[0-9]{{3}})+|[0-9]+" if thousands else "[0-9]+"
         pattern = re.compile(rf"[+-]?(?:(?:{whole})(?:{decimal}[0-9]*)?|{decimal}[0-9]+)(?:[eE][+-]?[0-9]+)?")
-        return np.fromiter(map(partial(self._number, pattern), cells), np.float64, len(cells))
+        known = {text: self._number(pattern, text.strip()) for text in set(texts)}
+        return np.fromiter(map(known.__getitem__, texts), np.float64, len(texts))
 
     def dates(self, cells):
         """A series of objects with the date of each text, None if it is not written so; ISO texts stay as they are."""
@@ -70,8 +74,7 @@ class Reading:
         dates = [date(cell) if isinstance(cell, str) else None for cell in each_cell(cells)]
         return imported("pandas", by="A table").Series(dates, index=cells.index, name=cells.name, dtype=object)
 
-    def _number(self, pattern: re.Pattern, cell: object) -> float:
-        text = cell.strip() if isinstance(cell, str) else ""
+    def _number(self, pattern: re.Pattern, text: str) -> float:
         if not pattern.fullmatch(text):
             return math.nan
         number = float(text.replace(self.thousands, "").replace(self.decimal, "."))
@@ -79,17 +82,18 @@ class Reading:
 
     # -- lines --------------------------------------------------------------------------------------------------------
 
-    def table(self, file: bytes):
-        """A data frame of objects, texts or None, with a row for each line of a CSV file after that of names.
+    def tables(self, file: BinaryIO) -> Iterator:
+        """Data frames of objects, texts or None, with a row for each line of a CSV file after that of names.
 
         The encoding and the line of names, which are public, may raise ValueError.
         """
+        head = file.readline()
         is_wide = "\n".encode(self.encoding) not in (b"\n", codecs.BOM_UTF8 + b"\n")
-        if is_wide or file.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        if is_wide or head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             raise ValueError(
                 "--encoding: lines of UTF-16 and the like cannot be parsed alone. Save the table in UTF-8."
             )
-        head, *lines = file.removeprefix(codecs.BOM_UTF8).replace(b"\r\n", b"\n").split(b"\n")
+        head = head.removeprefix(codecs.BOM_UTF8).removesuffix(b"\n").removesuffix(b"\r")
         if b"\r" in head:
             raise ValueError("The line of names ends with a carriage return alone: save the table with ends of lines.")
         if head.lower().startswith(b"sep="):
@@ -97,13 +101,23 @@ class Reading:
                 "The first line, 'sep=', is one of Excel, and names no columns: remove it, and say the sign by --separator."
             )
         names = self._names(head)
-        if lines and not lines[-1]:  # the file ends with an end of line
-            lines.pop()
-        shape = len(lines), len(names)
-        table = np.fromiter(chain.from_iterable(self._rows(lines, len(names))), object, math.prod(shape)).reshape(shape)
+        yield self._frame([], names)
+        for lines in _lines(file):
+            rows = self._rows((line.removesuffix(b"\r") for line in lines), len(names))
+            yield self._frame(list(chain.from_iterable(rows)), names)
+
+    def texts(self, file: BinaryIO, names: list[str]) -> Iterator:
+        """The same for JSON lines: the text or number that a line has under each of these names; None for what is neither."""
+        yield self._frame([], names)
+        for lines in _lines(file):
+            yield self._frame([cell for line in lines for cell in _cells_of_json(line, names)], names)
+
+    def _frame(self, cells: list, names: list[str]):
+        table = np.empty(len(cells), object)
+        table[:] = cells
         for word in ("", *self.missing):
             table[table == word] = None
-        return imported("pandas", by="A table").DataFrame(table, columns=names, dtype=object)
+        return imported("pandas", by="A table").DataFrame(table.reshape(-1, len(names)), columns=names, dtype=object)
 
     def _names(self, line: bytes) -> list[str]:
         (names,) = self._rows([line], None)
@@ -135,6 +149,22 @@ class Reading:
             yield cells if len(cells) == n_cells or n_cells is None else defective
 
 
+def _lines(file: BinaryIO) -> Iterator[list[bytes]]:
+    """The lines of a file, some megabytes at a time."""
+    while block := file.read(_BLOCK):
+        yield (block + file.readline()).removesuffix(b"\n").split(b"\n")
+
+
+def _cells_of_json(line: bytes, names: list[str]) -> list[str | float | None]:
+    try:
+        values = json.loads(line)
+        cells = [values.get(name) for name in names]
+        cells = [cell.encode(errors="replace").decode() if isinstance(cell, str) else cell for cell in cells]
+        return [cell if type(cell) in (str, int, float) else None for cell in cells]
+    except Exception:  # a line can be any bytes
+        return [None] * len(names)
+
+
 class _SingleLine:
     """Ends after the line that is next, so that a reader never sees two."""
 
@@ -155,25 +185,6 @@ def _is_date_format(text: str) -> bool:
         return datetime.strptime(_FIRST.strftime(text), text).date() == _FIRST.date()
     except ValueError:
         return False
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add an option for each setting of a :class:`Reading`."""
-    add = parser.add_argument_group("how tables are written").add_argument
-    add(
-        "--separator",
-        metavar="SIGN",
-        type=lambda sign: sign.replace(r"\t", "\t"),
-        help="of a CSV file, \\t for a tab; default: a comma",
-    )
-    add("--decimal", metavar="SIGN", help="in numbers that are text; default: a point")
-    add("--thousands", metavar="SIGN", help="in numbers that are text; default: none")
-    add("--encoding", help="of a CSV file, or of .txt files; default: utf-8")
-    add(
-        "--date-format", metavar="FORMAT", action="append", dest="date_formats",
-        help="of dates that are text, as in %%d.%%m.%%Y; may be repeated: the first one that fits a cell counts",
-    )  # fmt: skip
-    add("--missing", metavar="WORD", action="append", help="a cell of a CSV file that means missing; may be repeated")
 
 
 def stated(options: argparse.Namespace) -> dict[str, object]:

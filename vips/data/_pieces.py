@@ -1,0 +1,78 @@
+"""A table as data frames that follow each other, and its features in a file without a name."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from vips._support.extras import imported
+
+__all__ = ["TableInPieces"]
+
+
+class TableInPieces:
+    """A table that :class:`~vips.preprocessing.TableEncoder` reads a piece at a time.
+
+    Parameters
+    ----------
+    pieces : function that returns an iterable of data frames
+        At least one, all with the same columns and dtypes, and the same ones in each call.
+    order : ndarray of int64, optional
+        Rows of the pieces, counted from 0 through all of them, in the order that the table has. Other rows are left out.
+    n_read : int, optional
+        Number of rows of all pieces together, if it is known; else they are counted.
+    """
+
+    def __init__(
+        self, pieces: Callable[[], Iterable], order: np.ndarray | None = None, n_read: int | None = None
+    ) -> None:
+        self.pieces, self._order, self._n_read = pieces, order, n_read
+        self.head = next(iter(pieces())).iloc[:0]
+        self.columns, self.dtypes = self.head.columns, self.head.dtypes
+
+    def __len__(self) -> int:
+        return self._count() if self._order is None else len(self._order)
+
+    def __getitem__(self, name):
+        """A column without rows: its name and dtype."""
+        return self.head[name]
+
+    def loaded(self, names: Iterable):
+        """A data frame of these columns, in memory. Equal texts of a column are one object."""
+        pandas, names = imported("pandas", by="A table"), list(names)
+        texts: dict[object, dict] = {name: {} for name in names if self.dtypes[name] is np.dtype(object)}
+        pieces = (
+            piece[names].assign(**{name: _once(piece[name], texts[name]) for name in texts}) for piece in self.pieces()
+        )
+        table = pandas.concat(pieces, ignore_index=True)
+        return table if self._order is None else table.iloc[self._order].reset_index(drop=True)
+
+    def encoded(self, encode: Callable, n_features: int) -> np.ndarray:
+        """Features of all rows, float32, mapped from a file without a name, which ends with the array.
+
+        ``encode`` computes features of a data frame row by row. OSError if the temporary folder lacks the space.
+        """
+        if not len(self):
+            return np.zeros((0, n_features), np.float32)
+        place, first = np.full(self._count(), -1), 0
+        place[slice(None) if self._order is None else self._order] = np.arange(len(self))
+        reserve = getattr(os, "posix_fallocate", lambda file, _, n_bytes: os.truncate(file, n_bytes))
+        with tempfile.TemporaryFile() as file:
+            reserve(file.fileno(), 0, 4 * len(self) * n_features)  # a full disk is an error here, and no signal later
+            features = np.memmap(file, np.float32, "r+", shape=(len(self), n_features))
+        for piece in self.pieces():
+            places, first = place[first : first + len(piece)], first + len(piece)
+            features[places[places >= 0]] = encode(piece[places >= 0])
+        return features
+
+    def _count(self) -> int:
+        if self._n_read is None:
+            self._n_read = sum(map(len, self.pieces()))
+        return self._n_read
+
+
+def _once(cells: Iterable, known: dict) -> list:
+    return [known.setdefault(cell, cell) for cell in cells]
