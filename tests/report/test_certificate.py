@@ -123,7 +123,7 @@ def test_names_of_persons_and_of_ledgers_are_text(tmp_path):
 def test_the_total_is_what_the_ledger_says(tmp_path):
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=5.0, delta=1e-5, dataset="votes 2024")
     uncounted, first = counts(), counts(ledger=ledger)
-    alone = f"counts this as ε = {ledger.spent():.4g} of that budget"  # at the ledger's δ, of which it keeps a part
+    alone = f"It uses ε = {ledger.spent():.4g} of that"  # at the ledger's δ, of which it keeps a part
     assert alone in written(first.privacy_, tmp_path, ledger=ledger).text
     counts(ledger=ledger)
     ledger.charge_event("a histogram", unit="one record", relation="add_or_remove", epsilon=0.3)
