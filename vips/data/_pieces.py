@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from vips._support.extras import imported
+from vips.exceptions import SourceError
 
 __all__ = ["TableInPieces"]
 
@@ -45,8 +46,12 @@ class TableInPieces:
         pandas, names = imported("pandas", by="A table"), list(names)
         texts: dict[object, dict] = {name: {} for name in names if self.dtypes[name] is np.dtype(object)}
         pieces = (
-            piece[names].assign(**{name: _once(piece[name], texts[name]) for name in texts}) for piece in self.pieces()
-        )
+            # objects stay objects, whatever the cells of a piece are
+            piece[names].assign(**{
+                name: pandas.Series(_once(piece[name], known), piece.index, object) for name, known in texts.items()
+            })
+            for piece in self.pieces()
+        )  # fmt: skip
         table = pandas.concat(pieces, ignore_index=True)
         return table if self._order is None else table.iloc[self._order].reset_index(drop=True)
 
@@ -61,11 +66,21 @@ class TableInPieces:
         place[slice(None) if self._order is None else self._order] = np.arange(len(self))
         reserve = getattr(os, "posix_fallocate", lambda file, _, n_bytes: os.truncate(file, n_bytes))
         with tempfile.TemporaryFile() as file:
-            reserve(file.fileno(), 0, 4 * len(self) * n_features)  # a full disk is an error here, and no signal later
+            try:  # a full disk is an error here, and no signal later
+                reserve(file.fileno(), 0, 4 * len(self) * n_features)
+            except OSError as error:
+                place_of_file = (
+                    f"{tempfile.gettempdir()}: it lacks the space for the features. TMPDIR names another folder."
+                )
+                raise OSError(error.errno, f"{error.strerror} in {place_of_file}") from None
             features = np.memmap(file, np.float32, "r+", shape=(len(self), n_features))
         for piece in self.pieces():
             places, first = place[first : first + len(piece)], first + len(piece)
+            if len(places) < len(piece):
+                break
             features[places[places >= 0]] = encode(piece[places >= 0])
+        if first != len(place):
+            raise SourceError("The table has changed since it was first read: it has another number of rows.")
         return features
 
     def _count(self) -> int:

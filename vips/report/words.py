@@ -53,7 +53,8 @@ HOW = "privacy loss distributions"  # how every ε is computed
 OF_ONE_PERSON = "coefficients compare rows of one and the same person"
 _MISFIT = 0.05  # probability under the model, below which a finding is a sign of a misfit
 _RELATIONS = {
-    "add_or_remove": "add or remove one: a data set with the {0} and one without look alike; how many there are is protected, too",
+    "add_or_remove": "add or remove one: a data set with the {0} and one without look alike; "
+    "how many there are is protected, too",
     "replace_one": "replace one: data sets that differ in the values of one {0} look alike; how many there are is public",
 }
 _INVALID = {

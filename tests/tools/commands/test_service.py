@@ -19,6 +19,7 @@ from vips import PrivacyLedger
 from vips.__main__ import main
 from vips._support.kept_kernels import is_kept_here, with_cache
 from vips.data._pieces import TableInPieces
+from vips.exceptions import SourceError
 from vips.preprocessing import TableEncoder
 from vips.tools.commands import fit, reading
 from vips.tools.commands.files import Persons, read_table, read_texts, table_of
@@ -90,6 +91,24 @@ def test_a_table_that_changes_while_it_is_read_is_refused(folder, monkeypatch, c
     assert "csv/2.csv" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("n_rows", [1, 5_000])
+def test_rows_that_come_or_go_in_a_pass_are_refused_without_their_number(folder, n_rows):
+    frame, passes = read_table("parquet", Reading()), itertools.count()
+    more = pd.concat([frame] * 2, ignore_index=True)
+    table = TableInPieces(lambda: iter([frame if next(passes) < 2 else more[:n_rows]]), n_read=N)
+    encoder = TableEncoder({"age": (0, 110), "ward": ["A", "B"]}).fit(table)
+    next(passes)
+    with pytest.raises(SourceError, match=r"another number of rows\.$"):
+        encoder.transform(table)
+
+
+def test_categories_of_shards_have_one_type_however_many_there_are(folder):
+    (folder / "many").mkdir()
+    for i, n in enumerate((2, 200)):
+        pd.DataFrame({"c": pd.Categorical([f"v{k}" for k in range(n)])}).to_parquet(f"many/{i}.parquet")
+    assert len(read_table("many", Reading())) == 202
+
+
 def test_memory_is_that_of_a_piece(folder, monkeypatch):
     """Beside what is mapped from a file, and two numbers a row."""
     encoder, frame = TableEncoder({"age": (0, 110), "ward": ["A", "B"]}), read_table("parquet", Reading())
@@ -140,14 +159,18 @@ HOSTILE_LINES = [
 ]  # fmt: skip
 
 
-def test_no_json_line_changes_another(tmp_path, monkeypatch):
+@pytest.mark.parametrize("first_id", [0, 2**60])
+def test_no_json_line_changes_another(tmp_path, monkeypatch, first_id):
+    """Ids of many digits are none of floats, which a line without an id must not make of them."""
     monkeypatch.chdir(tmp_path)
-    good = [json.dumps({"who": i // 2, "letter": f"word{i}\nbelow", "more": i}).encode() for i in range(6)]
+    who = [first_id + i // 2 for i in range(6)]
+    good = [json.dumps({"who": who[i], "letter": f"word{i}\nbelow", "more": i}).encode() for i in range(6)]
     for hostile in HOSTILE_LINES:
         (tmp_path / "t.jsonl").write_bytes(b"\n".join([*good[:3], hostile, *good[3:]]))
         texts, ids = read_texts("t.jsonl", Reading(), "letter", "who")
         assert texts[:3] + texts[4:] == [f"word{i}\nbelow" for i in range(6)]
-        assert ids.drop(index=3).tolist() == [0, 0, 1, 1, 2, 2]
+        assert ids.drop(index=3).tolist() == who
+        assert ids.dtype == object
         assert texts[3].isprintable()
 
 

@@ -160,7 +160,9 @@ def test_a_ledger_a_resumed_fit_and_other_relations_are_told(tmp_path):
     model = vips.BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y, ledger=ledger)
     page = Page(written(compare(model, cases.logistic(None)), tmp_path)).text
     assert f"charged to '<i>salaries' as run {ledger.runs()[0].run}, 10 steps" in page
-    assert "replace one: data sets that differ in the values of one row look alike; how many there are is public" in page
+    assert (
+        "replace one: data sets that differ in the values of one row look alike; how many there are is public" in page
+    )
     assert "has its actual values there, or others" in page
 
 

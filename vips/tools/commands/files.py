@@ -56,6 +56,7 @@ def table_of(path: str | Path, reading: Reading, names: Sequence[str] = ()) -> T
                         "the same columns in the same order, with the same types."
                     )
                 yield piece
+            shard.check()  # it has not changed while it was read, either
 
     return TableInPieces(pieces)
 
@@ -99,7 +100,7 @@ def _frames(path: Path, reading: Reading, names: list[str]) -> Iterator:
 
             with ParquetFile(path) as file:
                 for batch in chain([file.schema_arrow.empty_table()], file.iter_batches(_BATCH)):
-                    yield batch.to_pandas(types_mapper=ArrowDtype).reset_index(drop=True)
+                    yield _plain(batch).to_pandas(types_mapper=ArrowDtype).reset_index(drop=True)
         else:
             with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
                 yield from reading.tables(file) if kind == "csv" else reading.texts(file, names)
@@ -112,6 +113,18 @@ def _frames(path: Path, reading: Reading, names: list[str]) -> Iterator:
             raise
     # outside of `except`, so that the original error, which may quote a record, is not attached
     raise ValueError(f"{str(path)!r} cannot be read as a table ({problem}).")
+
+
+def _plain(batch):
+    """The batch with values in place of dictionaries, whose type depends on how many different cells a file has."""
+    from pyarrow import Table, types
+
+    schema, columns = batch.schema, list(batch.columns)
+    for i, field in enumerate(schema):
+        if types.is_dictionary(field.type):
+            schema = schema.set(i, field.with_type(field.type.value_type))
+            columns[i] = columns[i].cast(field.type.value_type)
+    return Table.from_arrays(columns, schema=schema)
 
 
 def texts_in(cells) -> list[str]:
