@@ -6,6 +6,7 @@ Imports inside functions count; imports for type checkers do not.
 from __future__ import annotations
 
 import ast
+import re
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -159,3 +160,15 @@ def test_norms_are_stated_in_one_room():
             broken = ast.parse(f"class Means(DenseStatistics):\n    {body}\n")
             with pytest.raises(AssertionError, match=rf"Means states \{{'{name}'\}}"):
                 check_norms(sources() | {"vips.models.proportions.means": broken})
+
+
+def test_pages_alone_need_the_library_of_templates():
+    """Whoever fits a model needs no extra: a page, and what draws for it, is imported where it is written."""
+    needs = re.compile(r"^from (vips\._pages\.page|vips[\w.]*\.page|jinja2) import", re.MULTILINE)
+    files = {
+        path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if needs.search(path.read_text(encoding="utf-8"))
+    }
+    assert {path for path in files if path.name != "page.py"} == {
+        Path("report/certificate/check.py"),
+        Path("tools/comparison/charts.py"),
+    }

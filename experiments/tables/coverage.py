@@ -131,7 +131,10 @@ def visits(quick: bool) -> Table:
     return Table(people[: 2 * QUICK] if quick else people, columns, "again", few, more, n_rows)
 
 
-_DRAWN = {name: (known[0], known[-1]) if isinstance(known, tuple) else known for name, known in OF_VISITS.items()}
+_DRAWN = {
+    name: (known[0], known[-1]) if isinstance(known, tuple) else [value for value in known if value != OTHER]
+    for name, known in OF_VISITS.items()
+}
 TABLES = {"adult": adults, "visits": visits}
 
 

@@ -34,7 +34,7 @@ from vips.streams.release import CorrelatedNoise
 BUDGET = PrivacyBudget(4.0, 1e-5)
 STEPS = 3
 COINS = np.random.default_rng(0).integers(0, 2, (30, 2)).astype(float)
-TEXTS = ["red green blue", "green blue", "red red blue"] * 10
+TEXTS = ["red green blue", "green blue", "red red blue"] * 100
 RISKS = LogisticRegression().fit(COINS, np.arange(30) % 2)
 COUNTS = np.eye(3, dtype=int)[np.arange(30) % 3]
 TABLE = pd.DataFrame({"age": np.arange(20.0, 50.0), "ward": ["A", "B", "C"] * 10})

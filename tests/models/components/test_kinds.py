@@ -99,13 +99,14 @@ def test_a_private_chain_of_all_kinds_has_intervals(many_generated_sequences):
     posterior = model.posterior_.in_order(np.argsort(model.summary()["mean x1"].to_numpy()))
     frame = posterior.frame
     means = [
-        frame.centre[0] + frame.scale[0] * side[:, 0] for side in posterior.columns["numbers"].means.interval(0.999)
+        frame.centre[0] + frame.scale[0] * side[:, 0]
+        for side in posterior.columns["numbers"].means.interval(1.0 - 1e-6)
     ]
     for (low, high), truth in (
         (means, MEANS),
-        ([side[:, 0] for side in posterior.columns["counts"].interval(0.999)], RATES),
-        (posterior.columns["answers"][0].interval(0.999), ANSWERS),
-        (posterior.draws["moves"].interval(0.999), np.array([[0.8, 0.2], [0.2, 0.8]])),
+        ([side[:, 0] for side in posterior.columns["counts"].interval(1.0 - 1e-6)], RATES),
+        (posterior.columns["answers"][0].interval(1.0 - 1e-6), ANSWERS),
+        (posterior.draws["moves"].interval(1.0 - 1e-6), np.array([[0.8, 0.2], [0.2, 0.8]])),
     ):
         assert ((low <= truth) & (truth <= high)).all(), (low, truth, high)
         assert np.max(high - low) < 0.3
@@ -137,7 +138,7 @@ def test_durations_are_a_chain(durations_are_known, many_generated_sequences):
 
 def check_durations(model, n_columns):
     assert not model.why_no_intervals()
-    low, high = (np.sort(side, axis=0) for side in model.posterior_.columns["durations"].interval(0.999))
+    low, high = (np.sort(side, axis=0) for side in model.posterior_.columns["durations"].interval(1.0 - 1e-6))
     truth = np.repeat(np.sort(SCALES**-SHAPE, axis=0), n_columns, axis=1)
     assert ((low <= truth) & (truth <= high)).all(), (low, truth, high)
     assert np.max(high / low) < 1.3

@@ -338,14 +338,14 @@ def test_a_plan_of_a_linear_regression_says_how_targets_scatter():
 
 @pytest.mark.slow
 def test_a_plan_knows_a_rare_outcome_and_narrow_columns():
-    """Widths of a fit are within a factor of two, and were 5 to 30 times those of a plan to which nobody had said it."""
+    """Widths of a fit are within a factor of three, and were 5 to 30 times those of a plan to which nobody had said it."""
     columns = {"age": (0, 1000), "ward": ["A", "B"]}
     table = make_table(columns, 10_000, guess=GUESS, effects=EFFECTS, random_state=0)
     y = np.random.default_rng(1).random(10_000) < 1.0 / (1.0 + np.exp(4.0 - table.predictor))
     fitted = visits(columns).fit(table.data, np.where(y, "yes", "no"))
     plan = plan_for(visits(columns), n_records=10_000, privacy=BUDGET, outcome=0.02, guess=GUESS, effects=EFFECTS)
     ratios = plan.realised(fitted).eval("realised / planned")
-    assert ratios.between(0.5, 2.0).all()
+    assert ratios.between(1 / 3, 3.0).all()
     unsaid = plan_for(visits(columns), n_records=10_000, privacy=BUDGET)
     assert unsaid.realised(fitted).eval("realised / planned").max() > 5.0
     assert ("Assumed" in unsaid.says, "Assumed" in plan.says) == (True, False)

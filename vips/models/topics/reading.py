@@ -200,7 +200,7 @@ class ReadableTopics:
             if self.column_names() != other.column_names():
                 raise ValueError("`baseline` has other words than the model, or the same words in another order.")
         imported("jinja2", "to_html()")
-        from vips.models.topics.words import write_topics
+        from vips.models.topics.page import write_topics
 
         write_topics(path, [self] if other is None else [self, other], n_words)
 
