@@ -66,7 +66,8 @@ def columns(values, declared) -> tuple:
 
 def regression(model, values, declared):
     table, declarations = columns(values, declared)
-    return make_private_pipeline(TableEncoder(declarations), model, privacy=PrivacyBudget(16.0, 1e-6), n_steps=2).fit(table, Y)
+    budget = PrivacyBudget(16.0, 1e-6)
+    return make_private_pipeline(TableEncoder(declarations), model, privacy=budget, n_steps=2).fit(table, Y)
 
 
 def classifier(values, declared):
