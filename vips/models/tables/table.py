@@ -526,7 +526,8 @@ class PrivateTable(ConjugateExponentialModel):
             is_hidden[:] = True
         is_hidden[-1] |= is_hidden[:-1].all() or bool(set(lost) & set(of_columns))
         values, std = (
-            np.where(is_hidden, np.nan, numbers) for numbers in (effects.estimate, np.sqrt(np.diag(effects.covariance)))
+            np.where(is_hidden, np.nan, numbers)
+            for numbers in (effects.estimate, np.sqrt(np.maximum(np.diag(effects.covariance), 0.0)))
         )
         _warn_of_hidden([name for name, hidden in zip(names, effects.is_hidden, strict=False) if hidden])
         index = pd.Index([*names, "(intercept)"], name="feature")
