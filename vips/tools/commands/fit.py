@@ -26,12 +26,12 @@ from vips.data._pieces import TableInPieces
 from vips.report.report_fields import finite
 from vips.tools.commands import files
 from vips.tools.commands.outputs import check_outputs, checked_needs, write_table
+from vips.tools.commands.parsers import STATED
 from vips.tools.commands.reading import Reading, stated
 
 __all__ = ["fit", "predict"]
 
 _LINES = "rows of a CSV file with line breaks in a cell: every line is a record of its own"
-_STATED = ("responsible", "chosen_by", "reason")
 _LOGGER = logging.getLogger("vips")
 
 
@@ -57,7 +57,7 @@ def fit(options: argparse.Namespace) -> None:
     if options.report is not None:
         dataset = Path(options.data).name if ledger is None else ledger.dataset
         of_page = {"ledger": ledger, "dataset": dataset, "purpose": options.purpose, "model": model}
-        model.privacy_.to_html(options.report, **of_page, **{name: getattr(options, name) for name in _STATED})
+        model.privacy_.to_html(options.report, **of_page, **{name: getattr(options, name) for name in STATED})
         _LOGGER.info("Written: %s", options.report)
     is_table = hasattr(shown, "columns")
     if options.json:

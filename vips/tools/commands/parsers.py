@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module, metadata
 from pathlib import Path
 
-__all__ = ["configured", "parser_of_commands"]
+__all__ = ["STATED", "configured", "parser_of_commands"]
 
 _ENDS = (
     "Exit status: 0, done; 1, `certificate check` found a difference; 2, an error, in one line on the error stream; 3, a "
@@ -16,7 +16,7 @@ _ENDS = (
 )
 _TABLE = "a .parquet, .csv or .csv.gz table, or a folder of such shards"
 _MODELS = ["logistic", "topics", "pathways"]
-_STATED = {
+STATED = {
     "responsible": "who is responsible for the processing",
     "chosen_by": "who chose ε and δ",
     "reason": "why these",
@@ -93,7 +93,7 @@ def _add_fit(commands) -> None:
     add("--report", metavar="FILE", help="the certificate, as HTML")
     add("--json", action="store_true", help="print results and the privacy statement as one JSON object")
     add("--purpose", default="", help="what the fit is for: in the ledger, and on the certificate")
-    for name, whose in _STATED.items():
+    for name, whose in STATED.items():
         add(f"--{name.replace('_', '-')}", default="", metavar="TEXT", help=f"{whose}, on the certificate")
     _add_reading(parser)
 
