@@ -2,7 +2,7 @@
 
 Each fit draws rows of a whole table with replacement, at δ = 1e-6 with all defaults. The target is exact: maximum likelihood of
 the whole table. Tables are Adult, visits of patients, and generated ones of 400,000 rows: normal columns within bounds that
-are right, 10 or 30 times too wide, strong effects, an effect that is not linear, a long-tailed count beside a coin, and
+are right, 10 or 30 times too wide, strong effects, an effect that is not linear, a long-tailed count beside a coin, prices, and
 counts. Errors and deviations are over the deviation of maximum likelihood by sampling alone. Beside them stands one release of
 moments (``moments.py``), which gives no intervals. ``--epsilon`` replaces the ε of the cells, ``--tables`` chooses tables.
 """
@@ -148,6 +148,15 @@ def of_long_tail(quick: bool) -> Table:
     return Table(data, (rng.random(n) < p).astype(int), {"events": (0, 76), "x": (0, 16), "coin": COIN})
 
 
+def of_prices(quick: bool, deviation: float) -> Table:
+    """Log-normal prices, on whose logarithm the outcome depends; a normal column."""
+    rng, n = np.random.default_rng(2), QUICK_ROWS if quick else N_ROWS
+    prices = np.exp(rng.normal(3.0, deviation, n)).clip(0.0, 2000.0)
+    data = pd.DataFrame({"price": prices, "x": rng.normal(50.0, 10.0, n).clip(0.0, 100.0)})
+    p = expit(0.5 * (np.log(prices + 1.0) - 3.0) + 0.03 * (data["x"] - 50.0) - 0.8).to_numpy()
+    return Table(data, (rng.random(n) < p).astype(int), {"price": (0, 2000), "x": (0, 100)})
+
+
 def of_counts(
     quick: bool, log_mean: float = 0.0, bounds: float = 4.0, quadratic: float = 0.0, dispersion: float = 2.0,
     max_count: int = 30, exposed: tuple[float, float] | None = None,
@@ -209,6 +218,8 @@ TABLES: dict[str, tuple[Callable[[bool], Table], tuple[tuple[int, float], ...]]]
         ((20_000, 1.0), (50_000, 1.0)),
     ),
     "long tail and coin": (of_long_tail, ((100_000, 1.0), (20_000, 1.0))),
+    "prices": (lambda quick: of_prices(quick, 1.2), ((100_000, 1.0), (20_000, 1.0), (5_000, 1.0))),
+    "prices, short tail": (lambda quick: of_prices(quick, 0.6), ((20_000, 1.0), (5_000, 1.0))),
     "counts, mean 1": (of_counts, COUNTED),
     "counts, mean 5": (lambda quick: of_counts(quick, 1.6, max_count=100), COUNTED),
     "counts, bounds × 30": (lambda quick: of_counts(quick, bounds=120.0), COUNTED),

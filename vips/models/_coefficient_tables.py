@@ -76,9 +76,9 @@ TAILS = (
 )
 # Where noise hides whether that is so.
 UNTOLD = (
-    "The bounds of {columns} are wide for so much noise: it hides whether a part of the variance is in few rows far out, which "
-    "a private fit would weigh less; its effect and the intercept would be those of the other rows. Bounds nearer to the "
-    "values, more records or a larger ε would tell."
+    "Noise hides whether a part of the variance of {columns} is in few rows far out, which a private fit weighs less: its "
+    "effect and the intercept would then be those of the other rows. Bounds nearer to the values, more records or a larger ε "
+    "would tell."
 )
 _LEAST = 1e-10  # eigenvalue of correlations of coefficients in the units of columns
 

@@ -39,7 +39,7 @@ _AIMS = (0.5, 0.25, 1.0, 1.0)
 # Ratio of a column's variance in wide windows to that in a narrow one above which its tail is long: normals have 1.2,
 # log-normals (σ = 0.8) 1.7. Deviation of noise in the quietest of wide windows, over the variance in the narrow one, above
 # which noise hides whether a part of the variance is in few rows.
-_LONG, _UNTOLD = 1.65, 1.0
+_LONG, _UNTOLD = 1.65, 0.8
 _LEAST_VARIANCE = 1e-18  # without noise
 _TOO_LARGE = 1e100  # of files
 

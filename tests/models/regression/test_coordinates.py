@@ -360,7 +360,7 @@ def test_noise_that_hides_a_long_tail_is_warned_of(bound, is_untold):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         pipeline.summary()
-    assert any("bounds of price are wide" in str(of.message) for of in caught) == is_untold
+    assert any("Noise hides whether a part of the variance of price" in str(of.message) for of in caught) == is_untold
 
 
 def test_a_narrow_column_in_wide_bounds_that_a_later_zoom_saw_is_not_called_unread():
