@@ -2,8 +2,9 @@
 
 A picture is written as ``![words](pictures/name.svg)`` below a block of Python. The blocks of its page run in their order; the
 one directly above a picture runs twice, for light and for dark screens, so that nothing but the drawing belongs there. The same
-blocks run as tests. A page without Python shows a picture of another page. A link to ``examples/name.html`` shows the file of
-that name in the folder that the page's code calls ``folder``.
+blocks run as tests. ``pictures/name.svg``, which GitHub shows, is drawn if it is absent, and committed. A page without Python
+shows a picture of another page. A link to ``examples/name.html`` shows the file of that name in the folder that the page's code
+calls ``folder``.
 """
 
 from __future__ import annotations
@@ -73,9 +74,10 @@ def draw(page: Path, folder: Path) -> None:
                 exec(code, space)
                 for name in names:
                     figure = plt.gcf() if plt.get_fignums() else space["axes"].figure
-                    figure.savefig(
-                        folder / f"{name}-{style}.svg", transparent=True, bbox_inches="tight", metadata={"Date": None}
-                    )
+                    for file in (folder / f"{name}-{style}.svg", folder / f"{name}.svg"):
+                        clear = style in file.stem
+                        if clear or not file.exists():
+                            figure.savefig(file, transparent=clear, bbox_inches="tight", metadata={"Date": None})
     plt.close("all")
     for name in _EXAMPLE.findall(text):
         shutil.copy(space["folder"] / name, folder / "extra/examples" / name)
