@@ -49,8 +49,8 @@ class RecordStatistics(ABC):
     def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
         """Joint L2 norm of the sum of each run of rows ``starts[i]`` to ``starts[i + 1]``; shape (n_runs,).
 
-        Never less than the true norm. ``norms`` are those of the rows, 0 for a row that is left out. By default the norms of a
-        run's rows are added; in a fit with weights, no less than that is used.
+        Never less than the true norm. ``norms`` has one for each row, 0 for a row that is left out. By default the norms of a
+        run's rows are added; in a fit with weights, the result is never less than this sum.
         """
         return sums_of_runs(norms, starts)
 

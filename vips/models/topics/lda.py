@@ -582,7 +582,7 @@ def _normalised(doc_topic: np.ndarray) -> np.ndarray:
 
 
 def _check_words(names: Sequence, vocabulary: Sequence, argument: str) -> None:
-    """Raise ValueError if columns have names, which are public, that are not the words in their order."""
+    """Raise ValueError if the columns' (public) names are not the words in their order."""
     for i, (name, word) in enumerate(zip(names, vocabulary, strict=False)):
         if isinstance(name, str) and name != str(word):
             raise ValueError(
