@@ -136,7 +136,7 @@ class Trials:
         self._with_less: tuple[float, list[dict[str, float]]] | NotImplementedError = (0.0, [])  # noise, by its μ²
 
     def law(self, privacy: PrivacyBudget, plan: PrivacyPlan | None) -> Law:
-        """The law near this budget; ``plan`` is that of a model, and None for a pipeline, which plans itself.
+        """The law near this budget; ``plan`` is a model's, and None for a pipeline, which plans itself.
         NotImplementedError with the reason if such fits have no intervals."""
         less = self.n_records / self.n
         (mu2, of_less), started = self._fits_with_less(privacy, plan, less), time.perf_counter()
