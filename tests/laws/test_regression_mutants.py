@@ -261,7 +261,7 @@ def size_by_the_number_of_rows(patch):
     rows = lambda statistics: len(np.unique(statistics._right.values, axis=0))  # noqa: E731
     seen, original = remembering_rows(patch, BayesianLinearRegression, "_moments", rows), _search.fitting_size
     count = lambda: seen[-1] + 1.0 if seen else 0.0  # noqa: E731
-    sized = lambda plan, _, *others: original(plan, count(), *others[:-1], (1e-6, 1e6))  # noqa: E731
+    sized = lambda plan, zooms, *others: original(plan, replace(zooms, count=count()), *others[:-1], (1e-6, 1e6))  # noqa: E731
     patch.setattr(linear_regression, "fitting_size", sized)
 
 

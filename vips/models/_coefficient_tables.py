@@ -25,6 +25,7 @@ __all__ = [
     "INSEPARABLE",
     "TAILS",
     "UNBOUNDED",
+    "UNTOLD",
     "Signal",
     "check_indicators",
     "classes_of",
@@ -72,6 +73,12 @@ TAILS = (
     "A part of the variance of {columns} is in few rows far out, which a private fit weighs less: its effect and the intercept "
     "are those of the other rows. Where the far ones differ, both may be off by more than their limits. Bounds without these "
     "rows, np.log1p of the column, or categories for a column of two values say more."
+)
+# Where noise hides whether that is so.
+UNTOLD = (
+    "The bounds of {columns} are wide for so much noise: it hides whether a part of the variance is in few rows far out, which "
+    "a private fit would weigh less; its effect and the intercept would be those of the other rows. Bounds nearer to the "
+    "values, more records or a larger ε would tell."
 )
 _LEAST = 1e-10  # eigenvalue of correlations of coefficients in the units of columns
 

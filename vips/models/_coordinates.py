@@ -34,8 +34,10 @@ _SEEN, _HIDDEN = 3.5, 2.0
 # Deviations of a row at which the last zooms of a fit aim: the second last one clips few rows, the last one as many as scores
 # do, so that both together tell tails.
 _AIMS = (0.5, 0.25, 1.0, 1.0)
-# Ratio of a column's variance in wide windows to that in a narrow one above which its tail is long: normals have 1.2.
-_LONG = 1.8
+# Ratio of a column's variance in wide windows to that in a narrow one above which its tail is long: normals have 1.2,
+# log-normals (σ = 0.8) 1.7. Deviation of noise in the quietest of wide windows, over the variance in the narrow one, above
+# which noise hides whether a part of the variance is in few rows.
+_LONG, _UNTOLD = 1.65, 1.0
 _LEAST_VARIANCE = 1e-18  # without noise
 _TOO_LARGE = 1e100  # of files
 
@@ -124,6 +126,9 @@ class Zooms:
     widest, tails : ndarray of shape (n_features,)
         Largest variance of each column in any zoom that saw it, less deviations of noise, in these coordinates; the same over
         its variance in the last zoom, which clips rows as scores do.
+    quietest, doubt : ndarray of shape (n_features,)
+        Least deviation of noise in a column's variance in any zoom, in these coordinates; that of zooms before the last one,
+        over the variance in the last zoom.
     counted : FeatureTotals or None
         Sums of the first zoom in columns as they come, which clips no row for a rare value as later ones do; and means, the
         centres of the last one.
@@ -133,6 +138,8 @@ class Zooms:
     seen: np.ndarray
     widest: np.ndarray
     tails: np.ndarray
+    quietest: np.ndarray
+    doubt: np.ndarray
     count: float = 0.0
     n_zooms: int = 0
     counted: FeatureTotals | None = None
@@ -146,7 +153,7 @@ class Zooms:
     @classmethod
     def beginning(cls, shift: np.ndarray, scale: np.ndarray, n_features: int) -> Zooms:
         """Before the first zoom, in these coordinates."""
-        return cls(Coordinates(shift, scale), *np.zeros((3, n_features)))
+        return cls(Coordinates(shift, scale), *np.zeros((5, n_features)))
 
     @property
     def hidden(self) -> np.ndarray:
@@ -156,6 +163,16 @@ class Zooms:
     def long_tailed(self, least: float | np.ndarray = _LONG) -> np.ndarray:
         """Columns a part of whose variance is in few rows, which weigh less in scores: with tails above these."""
         return (self.tails > least) & (self.n_zooms > 1)
+
+    @property
+    def untold(self) -> np.ndarray:
+        """Columns of which noise hides whether they have long tails, shape (n_features,)."""
+        return (self.doubt > _UNTOLD) & (self.n_zooms > 1)
+
+    @property
+    def longest_tails(self) -> np.ndarray:
+        """Largest ratio of a column's variance in wide windows to that in a narrow one that noise leaves open."""
+        return np.maximum(self.tails, 1.0 + 2.0 * self.doubt)
 
     def aim(self, n_zooms: int) -> float:
         """Deviation of a row at which the next zoom of ``n_zooms`` aims."""
@@ -190,13 +207,16 @@ class Zooms:
         is_visible, variance, noise = of.is_visible, of.variance, of.noise
         widest = np.maximum(self.widest, np.where(is_visible, variance - doubts[0] * noise, 0.0))
         tails = np.where(is_visible, widest / np.maximum(variance + doubts[1] * noise, noise), 0.0)
+        doubt = np.where(is_visible, self.quietest / np.maximum(variance, noise), 0.0)
+        quietest = np.minimum(self.quietest, noise) if self.n_zooms else noise
         variance = np.where(is_visible, np.maximum(variance, self.seen), self.seen)  # rare values are far out by nature
         # what noise hides is widened no further than noise allows, and never narrowed
         factor = size / np.sqrt(p * np.maximum(variance, np.maximum(_HIDDEN * noise, _LEAST_VARIANCE)))
         factor = np.where(variance > 0.0, factor, np.maximum(factor, 1.0))
         shift[:p] += of.mean / scale[:p]
         counted = replace(counted, means=shift[:p])
-        zooms = Zooms(Coordinates(shift, scale), variance, widest, tails, of.count, self.n_zooms + 1, counted)
+        of_columns = variance, widest, tails, quietest, doubt
+        zooms = Zooms(Coordinates(shift, scale), *of_columns, of.count, self.n_zooms + 1, counted)
         return zooms.rescaled(factor)
 
     def counts_of(self, n_features: int) -> FeatureTotals | None:
@@ -213,7 +233,8 @@ class Zooms:
         scale = self.coordinates.scale.copy()
         scale[: len(factor)] *= factor
         coordinates = Coordinates(self.coordinates.shift, scale)
-        return replace(self, coordinates=coordinates, seen=self.seen * factor**2, widest=self.widest * factor**2)
+        squares = {name: getattr(self, name) * factor**2 for name in ("seen", "widest", "quietest")}
+        return replace(self, coordinates=coordinates, **squares)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to save."""
@@ -225,7 +246,7 @@ class Zooms:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Zooms:
         """From the arrays of :meth:`to_arrays`; ValueError for others."""
-        names = ("shift", "scale", "seen", "widest", "tails", "count", "n_zooms")
+        names = ("shift", "scale", "seen", "widest", "tails", "quietest", "doubt", "count", "n_zooms")
         shift, scale, *of_columns, count, n_zooms = (np.asarray(arrays[f"zooms_{name}"], np.float64) for name in names)
         counted = [np.asarray(arrays[f"zooms_counted_{field.name}"], np.float64) for field in fields(FeatureTotals)]
         is_moderate = all(

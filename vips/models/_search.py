@@ -31,8 +31,9 @@ _TILT = 1.0
 # Scale of bends, and the most coefficients with which they stand out from noise.
 _BENDS, MOST_BENDS = 3.0, 40
 _MOST_OF_SQUARES = 2.0  # c
-# Noise of the averaged scores over their variance by sampling, which sets C.
-_RATIO = 0.1
+# Noise of the averaged scores over their variance by sampling, which sets C: without long tails, and with any, in a fit of so
+# many columns; how fast it grows with the ratio that tells tails, from that of nearly normal columns on.
+_RATIO, _OF_TAILS, _FEW_COLUMNS, _BY_TAILS, _NO_TAIL = 0.1, 0.4, 20, 0.5, 1.3
 # Ratios of squares to information: rows of a person may be alike; weights make squares small.
 _RATIOS, _LEAST_OF_WEIGHTS = (0.3, 25.0), 0.02
 # Longest move of the point at which a step takes scores.
@@ -228,24 +229,31 @@ def phase_of_scores(
 
 
 def fitting_size(
-    plan: PrivacyPlan, count: float, n_scores: int, n_features: int, information: float, limits: tuple[float, float]
+    plan: PrivacyPlan, zooms: Zooms, n_scores: int, numbers: np.ndarray, information: float, limits: tuple[float, float]
 ) -> float:
     """C between these limits, with which the noise of the averaged scores is a tenth of their variance by sampling.
+
+    Where numbers have long tails, or noise hides whether, it is up to four tenths, less with many columns: rows far out are
+    clipped, and where the model does not hold for them that moves the estimate more than noise does.
 
     Parameters
     ----------
     plan : PrivacyPlan
-    count : float
-        Number of rows, or Σ of their weights; 0 if it is not known.
-    n_scores, n_features : int
+    zooms : Zooms
+    n_scores : int
+    numbers : ndarray of shape (n_features,)
+        Which columns are no indicators, whose tails are known.
     information : float
         About the predictor of a row, in the unit of residuals.
     limits : (float, float)
     """
-    if not count:
+    if not (zooms.n_zooms and zooms.count):
         return limits[0]
+    longest = np.max(zooms.longest_tails[: len(numbers)], where=numbers, initial=0.0)
+    most = max(_RATIO, _OF_TAILS * min(1.0, _FEW_COLUMNS / len(numbers)))
+    ratio = np.clip(_RATIO + _BY_TAILS * (longest - _NO_TAIL), _RATIO, most)
     noise = plan.noise_std() / plan.sampling_rate
-    free = np.sqrt(_RATIO * count * n_scores * information / n_features) / max(noise, 1e-300)
+    free = np.sqrt(ratio * zooms.count * n_scores * information / len(numbers)) / max(noise, 1e-300)
     return float(np.clip(free, *limits))
 
 

@@ -1,5 +1,7 @@
 """Coordinates that a private fit learns by zooms: what they do to rows, coefficients, files and the guarantee."""
 
+import warnings
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -76,11 +78,7 @@ def not_centred(patch):
 def narrowed_by_clipped_rows(patch):
     """Each zoom by its own variance alone."""
     original = Zooms.after
-    patch.setattr(
-        Zooms,
-        "after",
-        lambda self, *others: original(Zooms(self.coordinates, 0.0 * self.seen, self.widest, self.tails), *others),
-    )
+    patch.setattr(Zooms, "after", lambda self, *others: original(replace(self, seen=0.0 * self.seen), *others))
 
 
 def test_rows_are_centred_and_scaled(monkeypatch):
@@ -329,3 +327,37 @@ def test_counts_of_columns_are_those_of_the_first_zoom_and_rows_that_a_target_cl
     counts = zoomed(X).counts_of(2)
     assert (counts.squares / counts.size >= np.square(X[:, :2]).mean(axis=0)).all()
     assert Zooms.declared(3, 1.0, 0.5).counts_of(3) is None
+
+
+def _of_prices(n: int) -> tuple[pd.DataFrame, np.ndarray]:
+    """Log-normal prices, two normal columns, and labels that depend on the logarithm of the price."""
+    rng = np.random.default_rng(5)
+    X = np.column_stack([np.exp(rng.normal(3.0, 1.2, n)).clip(0.0, 2000.0), rng.normal(size=(n, 2)).clip(-4.0, 4.0)])
+    return pd.DataFrame(X, columns=["price", "x", "z"]), (rng.random(n) < expit(0.5 * np.log(X[:, 0]) - 2.3)).astype(
+        int
+    )
+
+
+def _fitted_to_prices(X, y, bound: float = 2000.0) -> object:
+    encoder = TableEncoder({"price": (0.0, bound), "x": (-4.0, 4.0), "z": (-4.0, 4.0)})
+    return make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(1.0, 1e-6)).fit(X, y)
+
+
+def test_clips_hardly_move_the_effect_of_a_column_with_a_long_tail():
+    """In limits that know sampling, from maximum likelihood of the model's straight line, which is not the truth."""
+    X, y = _of_prices(50_000)
+    ordinary, errors = BayesianLogisticRegression().fit(X.to_numpy(), y).coef_.ravel()[0], []
+    for _ in range(6):
+        with pytest.warns(PrivacyWarning, match="variance of price is in few rows"):
+            told = _fitted_to_prices(X, y).summary().loc["price"]
+        errors.append((told["mean"] - ordinary) / told["std"])
+    assert np.mean(errors) < 2.0
+
+
+@pytest.mark.parametrize(("bound", "is_untold"), [(2000.0, True), (200.0, False)])
+def test_noise_that_hides_a_long_tail_is_warned_of(bound, is_untold):
+    pipeline = _fitted_to_prices(*_of_prices(3_500), bound)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pipeline.summary()
+    assert any("bounds of price are wide" in str(of.message) for of in caught) == is_untold

@@ -24,7 +24,7 @@ from vips.core.execution.partitions import MOST_ROWS
 from vips.core.phases import phases_of
 from vips.data import InMemoryData, Runs, regroup
 from vips.data._grouped import with_numbers_of_persons
-from vips.models._coordinates import Coordinates, Zooms
+from vips.models._coordinates import Zooms
 from vips.models.regression.mixed import contract, kernels
 from vips.models.regression.mixed.posterior import Frame, MixedPosterior, factor_of
 from vips.preprocessing import TableEncoder, make_private_pipeline
@@ -66,7 +66,7 @@ def prepared(model, d, plan=None):
 
 
 def at(theta, d, columns):
-    frame = Frame(Zooms(Coordinates(np.zeros(d), np.ones(d)), *np.zeros((3, d))), 1.0, np.array(columns))
+    frame = Frame(Zooms.beginning(np.zeros(d), np.ones(d), d), 1.0, np.array(columns))
     return MixedPosterior(np.asarray(theta, float), np.eye(len(theta)), frame)
 
 

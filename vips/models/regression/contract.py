@@ -45,7 +45,7 @@ from vips.core.sums.regressions import RegressionSums
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.model import ConjugateExponentialModel
 from vips.models._centred import means_and_spreads
-from vips.models._coefficient_tables import check_indicators
+from vips.models._coefficient_tables import check_indicators, indicator_columns
 from vips.models._coefficients import coefficient_parts
 from vips.models._coordinates import CONSTANT, LIMIT, SUMS_OF_ZOOMS, Coordinates, Zooms, number_of_zooms
 from vips.models._definite import positive_definite
@@ -81,7 +81,7 @@ _STEPS_PER_ZOOM = 20
 # three, over that of its moments.
 _PART = 0.3
 _UNIT_WITH_RATES = float(np.sqrt(1.0 + 2.0 * _PART**2))
-_SIZES = 0.5, 6.0  # limits of C
+_SIZES = 0.5, 24.0  # limits of C
 # Prior precision in the coordinates of a search, and of the intercept over it; of directions that no row sees.
 _FLAT, _OF_INTERCEPT, _UNSEEN = 0.02, 0.01, 10.0
 # Deviation of the effect of an indicator under that prior: a logarithm of odds or rates.
@@ -358,8 +358,8 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _size_of(self, zooms: Zooms, n_scores: int, share: float = 1.0) -> float:
         """C, with which the noise of the averaged scores is a tenth of their variance by sampling: of ¼ a row in the units of
         residuals, or a ``share`` of that."""
-        plan, count = self.plan_of_fit(), zooms.count if zooms.n_zooms else 0.0
-        return fitting_size(plan, count, n_scores, self.n_features_in_, 0.25 * share, _SIZES)
+        numbers = ~indicator_columns(self.n_features_in_, self.indicators)
+        return fitting_size(self.plan_of_fit(), zooms, n_scores, numbers, 0.25 * share, _SIZES)
 
     def _scores(self, X, y, offset, search: Search) -> RegressionSums:
         rows = self._moved(X, search.zooms.coordinates)

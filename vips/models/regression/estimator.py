@@ -27,6 +27,7 @@ from vips.models._coefficient_tables import (
     HIDDEN,
     TAILS,
     UNBOUNDED,
+    UNTOLD,
     Signal,
     classes_of,
     coefficient_draws,
@@ -309,8 +310,8 @@ class PolyaGammaRegression(AugmentedRegression):
         -----
         PrivacyWarning
             If no interval knows the noise; if noise hides columns, or how large strong effects are, which get no limits; if the
-            variance of a column is in few rows, or counts depend on columns in another way than by straight lines; and if a
-            table without effects would show as much with a probability above 5 %.
+            variance of a column is in few rows, or noise hides whether it is; if counts depend on columns in another way than
+            by straight lines; and if a table without effects would show as much with a probability above 5 %.
         """
         units = None if features is None else features.in_column_units()
         table = coefficient_table(self, self.posterior_, level, units)
@@ -329,8 +330,9 @@ class PolyaGammaRegression(AugmentedRegression):
         withhold(self, table, self._unbounded(), units, UNBOUNDED)
         # else other weights differ, too
         is_one_row = not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
-        tails = search.zooms.long_tailed() & ~indicator_columns(self.n_features_in_, self.indicators, others)
-        warn_of_columns(self, tails & is_one_row, units, TAILS, 4)
+        numbers = is_one_row & ~indicator_columns(self.n_features_in_, self.indicators, others)
+        warn_of_columns(self, search.zooms.long_tailed() & numbers, units, TAILS, 4)
+        warn_of_columns(self, search.zooms.untold & numbers & ~self._hidden(others), units, UNTOLD, 4)
         warn_of_columns(self, self._bent(), units, BENT, 4)
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:

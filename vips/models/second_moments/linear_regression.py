@@ -298,7 +298,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         """A posterior before the first scores, which are taken at these slopes of moved rows."""
         point = np.append(slopes, np.zeros(int(bool(self.fit_intercept))))[None]
         n_scores, posterior = self._n_scores(), self._prior_posterior(zooms)
-        size = fitting_size(self.plan_of_fit(), zooms.count, n_scores, self.n_features_in_, 1.0, _SIZES)
+        numbers = ~tables.indicator_columns(self.n_features_in_, self.indicators)
+        size = fitting_size(self.plan_of_fit(), zooms, n_scores, numbers, 1.0, _SIZES)
         posterior.search = Search.begun(zooms, point, size, _UNIT, n_scores, tilts=True)
         return posterior
 
@@ -516,8 +517,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         -----
         PrivacyWarning
             If noise hides columns, or what tells columns apart that vary together: they get no limits; if the variance of a
-            column, or of the target, is in few rows; if the target depends on columns in another way than by straight lines; if
-            a table without effects would show as much with a probability above 5 %.
+            column, or of the target, is in few rows, or noise hides whether it is; if the target depends on columns in another
+            way than by straight lines; if a table without effects would show as much with a probability above 5 %.
         """
         units = None if features is None else features.in_column_units()
         table = tables.coefficient_table(self, self.posterior_, level, units)
@@ -544,6 +545,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         d = self.n_features_in_
         *are_long, target = self.posterior_.zooms.long_tailed(np.repeat(_LONG_TAILS, [d, 1]))
         tables.warn_of_columns(self, are_long & columns, units, tables.TAILS, 4)
+        untold = self.posterior_.zooms.untold[:d] & columns & ~self._hidden()
+        tables.warn_of_columns(self, untold, units, tables.UNTOLD, 4)
         if target:
             warnings.warn(
                 f"A part of the variance of {tables.target_of(self)} is in few rows far out. A private fit moves such targets "
