@@ -38,6 +38,8 @@ MODELS = {
     "mixture": BayesianGaussianMixture(2, max_norm=1.0, random_state=0),
 }
 
+NUMBERS = "coverage", "std", "length"  # of a kind of fits
+
 
 def main(arguments: list[str]) -> None:
     parser = parser_of("experiments weights", __doc__)
@@ -115,12 +117,10 @@ def repeated(name: str, n: int, epsilon: float, truth: np.ndarray, n_tables: int
         _, lower, upper = np.moveaxis(tables, 1, 0)
         told = np.isfinite(lower[:, 0])
         holds = ((lower <= truth) & (truth <= upper))[told]
-        result[kind] = {
-            "left": "" if told.all() else f" ({told.sum()} tables)",
-            "coverage": float(holds.mean()),
-            "std": float(holds.mean(axis=1).std() / np.sqrt(told.sum())),
-            "length": float(np.median((upper - lower)[told])),
-        }
+        result[kind] = {"left": "" if told.all() else f" ({told.sum()} tables)"} | dict.fromkeys(NUMBERS, np.nan)
+        if told.any():
+            numbers = holds.mean(), holds.mean(axis=1).std() / np.sqrt(told.sum()), np.median((upper - lower)[told])
+            result[kind] |= dict(zip(NUMBERS, map(float, numbers), strict=True))
     return result
 
 

@@ -41,8 +41,8 @@ RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta
            "sha256"}  # fmt: skip
 # Of zooms, and of the search of a regression.
 ZOOMS = {f"zooms_{name}" for name in (
-    "shift", "scale", "seen", "count", "n_zooms", "widest", "tails", "quietest", "doubt", "counted_squares", "counted_noise_std", "counted_means",
-    "counted_size", "counted_size_std",
+    "shift", "scale", "seen", "count", "n_zooms", "widest", "tails", "quietest", "doubt",
+    "counted_squares", "counted_noise_std", "counted_means", "counted_size", "counted_size_std",
 )}  # fmt: skip
 SEARCH = ZOOMS | {f"search_{name}" for name in (
     "point", "size", "unit", "kept_points", "kept_scores", "kept_squares", "kept_tilts",

@@ -29,8 +29,9 @@ CONSTANT = 0.5
 LIMIT = 1.0 + CONSTANT**2
 # What a zoom releases, for a report.
 SUMS_OF_ZOOMS = "noisy number of rows, and noisy sums of products of the columns, in coordinates of those before"
-# Deviations of noise above which a variance is seen, and which it is at least taken for.
-_SEEN, _HIDDEN = 3.5, 2.0
+# Deviations of noise above which a variance is seen (noise alone: once in 30,000 columns and zooms), and which it is at least
+# taken for.
+_SEEN, _HIDDEN = 4.0, 2.0
 # Deviations of a row at which the last zooms of a fit aim: the second last one clips few rows, the last one as many as scores
 # do, so that both together tell tails.
 _AIMS = (0.5, 0.25, 1.0, 1.0)

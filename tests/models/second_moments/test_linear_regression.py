@@ -231,7 +231,7 @@ def check_persons(n_steps=8):
     ids, treated = np.repeat(np.arange(3000), 10), rng.integers(0, 2, 3000)
     X = np.column_stack([treated[ids], rng.uniform(size=30_000)])
     y = X @ [4.0, 3.0] + 8.0 * rng.normal(size=3000)[ids] + 4.0 * rng.normal(size=30_000)
-    plan = PrivacyPlan(noise_multiplier=0.05, sampling_rate=1.0, n_steps=n_steps)
+    plan = PrivacyPlan(noise_multiplier=0.02, sampling_rate=1.0, n_steps=n_steps)
     model = BayesianLinearRegression(privacy=plan, max_norm=1.5, target_range=(-75.0, 75.0)).fit(X, y, groups=ids)
     least_squares = np.linalg.lstsq(np.column_stack([X, np.ones(len(X))]), y, rcond=None)[0]
     np.testing.assert_allclose(model.coef_, least_squares[:2], atol=0.06, err_msg="drawn to 0")

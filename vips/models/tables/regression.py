@@ -197,5 +197,8 @@ class Squares:
         posterior = np.linalg.inv(information + np.diag(prior + _TINY))
         estimate = posterior @ information @ (root * self.scale) / self.scale
         posterior = posterior / np.outer(self.scale, self.scale)
-        is_hidden = np.sqrt(np.diag(posterior)) > _HIDDEN * prior_std
+        variances = np.diag(posterior)
+        is_hidden = ~(
+            (variances >= 0.0) & (variances <= np.square(_HIDDEN * prior_std))
+        )  # rounding may make one negative
         return Effects(estimate, posterior, np.append(is_hidden[:-1], False))
