@@ -139,7 +139,7 @@ def store(_, array, start, lanes):
 
 @intrinsic
 def multiply_add_once(_, a, b, c):
-    """a b + c, rounded once where the processor can, and else twice: alike in every place of every register, whatever
+    """a b + c, rounded once where the processor can do that, and else twice: in every place of every register alike, whatever
     the compiler thinks of the code around it."""
 
     def generate(context, builder, signature, arguments):
