@@ -418,11 +418,11 @@ def _fit_of_labels(labels, n=20_000):
 def test_a_label_that_is_written_otherwise_is_said_and_a_rare_one_is_not_called_unread(labels, unread, tmp_path):
     says = f"y: of label {unread} nothing was read"
     with pytest.warns(vips.PrivacyWarning, match=says):  # one fit in fifty cannot tell
-        for name in "abc":
-            _fit_of_labels(labels).save(tmp_path / name)
+        fits = [_fit_of_labels(labels) for _ in range(3)]
+    for place, fit in enumerate(fits):
+        fit.save(tmp_path / str(place))
     with pytest.warns(vips.PrivacyWarning, match=says):
-        for name in "abc":
-            load(tmp_path / name)
+        _ = [load(tmp_path / str(place)) for place in range(3)]
     with warnings.catch_warnings():
         warnings.filterwarnings("error", ".*nothing was read.*")
         _fit_of_labels(lambda yes: yes & (np.arange(len(yes)) % 40 == unread))

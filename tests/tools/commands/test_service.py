@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -76,14 +77,25 @@ def test_shards_of_two_tables_are_refused_before_anything_is_paid(folder, capsys
     assert not PrivacyLedger.open("v.ledger").runs()
 
 
-def test_a_table_that_changes_while_it_is_read_is_refused(folder, monkeypatch, capsys):
+def more(file: Path) -> None:
+    file.write_text(file.read_text(encoding="utf-8") + "30,A,7,yes\n", encoding="utf-8")
+
+
+def another_of_its_size_and_time(file: Path) -> None:
+    status = file.stat()
+    Path("another").write_bytes(file.read_bytes())
+    os.utime("another", ns=(status.st_atime_ns, status.st_mtime_ns))
+    os.replace("another", file)
+
+
+@pytest.mark.parametrize("change", [more, another_of_its_size_and_time])
+def test_a_table_that_changes_while_it_is_read_is_refused(folder, monkeypatch, capsys, change):
     """Ids are of the first pass, features of a later one: rows of one person would become those of others."""
     original = fit._labels
 
     def changed(*arguments):
         known = original(*arguments)
-        with open("csv/2.csv", "a", encoding="utf-8") as file:
-            file.write("30,A,7,yes\n")
+        change(Path("csv/2.csv"))
         return known
 
     monkeypatch.setattr(fit, "_labels", changed)

@@ -168,7 +168,7 @@ class FileStamp:
 
     def check(self) -> str:
         """Its path, unless the file changed."""
-        if FileStamp.of(self.path) != self:
+        if type(self).of(self.path) != self:
             raise SourceError(f"{self.path} has changed since the data source was made: sources are immutable.")
         return self.path
 

@@ -6,6 +6,7 @@ import gzip
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
 from itertools import chain
 from pathlib import Path
@@ -35,6 +36,18 @@ _BATCH = 2**15  # rows of Parquet that are read together
 _KINDS = ("number", "category", "date", "drop")
 
 
+@dataclass(frozen=True)
+class _Shard(FileStamp):
+    """A file, which is another one if something took its place, whatever its size and time."""
+
+    place: int = 0
+
+    @classmethod
+    def of(cls, path: str | os.PathLike) -> _Shard:
+        stamp = FileStamp.of(path)
+        return cls(**vars(stamp), place=os.stat(stamp.path).st_ino)
+
+
 def table_of(path: str | Path, reading: Reading, names: Sequence[str] = ()) -> TableInPieces:
     """The table in a file, or in the shards of a folder in the order of their names, all of one kind and with the same columns.
 
@@ -42,7 +55,7 @@ def table_of(path: str | Path, reading: Reading, names: Sequence[str] = ()) -> T
     these. A file that has another ending, is damaged, or is a device or a pipe raises ValueError, which quotes no cell.
     """
     imported("pandas", by="A table")
-    shards = [FileStamp.of(shard) for shard in _shards(Path(path), (*_TABLES, *(_TEXTS if names else ())))]
+    shards = [_Shard.of(shard) for shard in _shards(Path(path), (*_TABLES, *(_TEXTS if names else ())))]
     first = None  # types of columns
 
     def pieces() -> Iterator:

@@ -21,6 +21,7 @@ import numpy as np
 from sklearn.base import clone
 
 from vips._support.pipelines import model_of
+from vips._support.printable import listed
 from vips._support.validation import check_number
 from vips.core.budget import PrivacyBudget
 from vips.core.ledger.open_ledger import paying
@@ -144,8 +145,9 @@ class Trials:
         seconds = (time.perf_counter() - started) / (len(widths) * self.n)
         # columns that are learnt may differ
         names = [name for name in widths[0] if all(name in of for of in widths + of_less)]
-        tables = ([[of[name] ** 2 for name in names] for of in fits] for fits in (widths, of_less))
-        squares, least = (np.median(table, axis=0) for table in tables)
+        squares, least = (
+            _medians([[of[name] ** 2 for name in names] for of in fits], names) for fits in (widths, of_less)
+        )
         of_noise = np.maximum(squares - least, 0.0) / (1.0 - privacy.mu2 / mu2)
         without = np.maximum(squares - of_noise, 0.0)
         return Law(names, self.n * without, (squares - without) * self.n_records**2 * privacy.mu2, seconds)
@@ -183,6 +185,17 @@ class Trials:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return records.fit(model.set_params(privacy=scaled))
+
+
+def _medians(squares: list[list[float]], names: list[str]) -> np.ndarray:
+    """Of the fits that give limits, by name; NotImplementedError for names to which most give none."""
+    has_none = np.isnan(squares).mean(axis=0) > 0.5
+    if has_none.any():
+        without = listed([name for name, is_one in zip(names, has_none, strict=True) if is_one])
+        raise NotImplementedError(
+            f"Noise hides too much for limits of {without}: tighter bounds, more records or a larger ε would tell."
+        )
+    return np.nanmedian(squares, axis=0)
 
 
 def widths_of(fitted) -> dict[str, float]:
