@@ -32,6 +32,7 @@ SUMS_OF_ZOOMS = "noisy number of rows, and noisy sums of products of the columns
 # Deviations of noise above which a variance is seen (noise alone: once in 30,000 columns and zooms), and which it is at least
 # taken for.
 _SEEN, _HIDDEN = 4.0, 2.0
+_CLEAR = 6.0  # deviations of noise above which sums of the first zoom say enough
 # Deviations of a row at which the last zooms of a fit aim: the second last one clips few rows, the last one as many as scores
 # do, so that both together tell tails.
 _AIMS = (0.5, 0.25, 1.0, 1.0)
@@ -222,12 +223,17 @@ class Zooms:
 
     def counts_of(self, n_features: int) -> FeatureTotals | None:
         """Sums of squares of the first columns, and at most as many rows as they are sums over: rows with large values of the
-        other columns, such as a target, have less weight. None before a zoom."""
+        other columns, such as a target, have less weight. None before a zoom.
+
+        Where a later zoom saw a column that the first one could not tell from noise, its sum of squares around the mean.
+        """
         if self.counted is None:
             return None
-        of, least = self.counted, LIMIT / (LIMIT + len(self.seen) - n_features)
-        arrays = (array[:n_features] for array in (of.squares, of.noise_std, of.means))
-        return FeatureTotals(*arrays, least * of.size, least * of.size_std)
+        of, least, units = self.counted, LIMIT / (LIMIT + len(self.seen) - n_features), self.coordinates.scale**-2.0
+        squares, noise = (self.count * values * units[: len(values)] for values in (self.seen, self.quietest))
+        is_later = (self.seen > 0.0) & (of.squares <= _CLEAR * of.noise_std)
+        arrays = np.where(is_later, squares, of.squares), np.where(is_later, noise, of.noise_std), of.means
+        return FeatureTotals(*(array[:n_features] for array in arrays), least * of.size, least * of.size_std)
 
     def rescaled(self, factor: np.ndarray) -> Zooms:
         """With columns multiplied by this, shape (n_features,)."""

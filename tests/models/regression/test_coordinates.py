@@ -361,3 +361,14 @@ def test_noise_that_hides_a_long_tail_is_warned_of(bound, is_untold):
         warnings.simplefilter("always")
         pipeline.summary()
     assert any("bounds of price are wide" in str(of.message) for of in caught) == is_untold
+
+
+def test_a_narrow_column_in_wide_bounds_that_a_later_zoom_saw_is_not_called_unread():
+    rng = np.random.default_rng(6)
+    X = pd.DataFrame(rng.normal(size=(20_000, 3)).clip(-4.0, 4.0), columns=["x", "y", "z"])
+    encoder = TableEncoder(dict.fromkeys(X, (-40.0, 40.0)))
+    for model in [BayesianLogisticRegression()] * 5 + [BayesianLinearRegression(target_range=(-4.0, 4.0))]:
+        pipeline = make_private_pipeline(encoder, model, privacy=PrivacyBudget(1.0, 1e-6))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", ".*was read.*")
+            pipeline.fit(X, rng.integers(0, 2, len(X))).summary()
