@@ -188,7 +188,7 @@ class Trials:
 
 
 def _medians(squares: list[list[float]], names: list[str]) -> np.ndarray:
-    """Of the fits that give limits, by name; NotImplementedError for names to which most give none."""
+    """Medians over the fits that give limits, by name; NotImplementedError for names to which most give none."""
     has_none = np.isnan(squares).mean(axis=0) > 0.5
     if has_none.any():
         without = listed([name for name, is_one in zip(names, has_none, strict=True) if is_one])
