@@ -75,7 +75,7 @@ def draw(page: Path, folder: Path) -> None:
                 for name in names:
                     figure = plt.gcf() if plt.get_fignums() else space["axes"].figure
                     for file in (folder / f"{name}-{style}.svg", folder / f"{name}.svg"):
-                        clear = style in file.stem
+                        clear = file.stem != name
                         if clear or not file.exists():
                             figure.savefig(file, transparent=clear, bbox_inches="tight", metadata={"Date": None})
     plt.close("all")
@@ -92,5 +92,6 @@ def draw_all(docs: Path) -> None:
         files = [folder / f"{name}-{style}.svg" for _, names in steps(text) for name in names for style in _STYLES]
         files += [folder / "extra/examples" / name for name in _EXAMPLE.findall(text)]
         newest = max(page.stat().st_mtime, Path(__file__).stat().st_mtime)
-        if not all(file.exists() and file.stat().st_mtime >= newest for file in files):
+        kept = [folder / f"{name}.svg" for _, names in steps(text) for name in names]
+        if not all(file.exists() for file in kept) or any(not f.exists() or f.stat().st_mtime < newest for f in files):
             draw(page, folder)
