@@ -61,5 +61,5 @@ dist: $(VENV)/test.stamp        ## the archive of the source and the wheel, in d
 	$(BIN)/python -m hatchling build
 
 clean:
-	rm -rf $(VENV) dist docs/_build docs/generated docs/pictures .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist docs/_build docs/generated docs/pictures/extra docs/pictures/*-*.svg .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

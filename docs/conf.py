@@ -12,7 +12,7 @@ project = "vips"
 author = "the vips developers"
 copyright = "2026, the vips developers"
 release = vips.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_design"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
 html_theme = "furo"
 pygments_dark_style = "github-dark"
 html_title = "vips"
@@ -30,9 +30,8 @@ napoleon_google_docstring = False
 napoleon_custom_sections = ["Privacy", "Guarantees"]
 autodoc_typehints = "none"
 strip_signature_backslash = True  # names that end in _ keep it in lists of attributes
-exclude_patterns = ["_build", "results/*", "pictures"]  # results are parts of other pages
+exclude_patterns = ["_build", "pictures"]
 suppress_warnings = ["myst.header"]
-myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
 

@@ -2,8 +2,9 @@
 
 A picture is written as ``![words](pictures/name.svg)`` below a block of Python. The blocks of its page run in their order; the
 one directly above a picture runs twice, for light and for dark screens, so that nothing but the drawing belongs there. The same
-blocks run as tests. A page without Python shows a picture of another page. A link to ``examples/name.html`` shows the file of
-that name in the folder that the page's code calls ``folder``.
+blocks run as tests. ``pictures/name.svg``, which GitHub shows, is drawn if it is absent, and committed. A page without Python
+shows a picture of another page. A link to ``examples/name.html`` shows the file of that name in the folder that the page's code
+calls ``folder``.
 """
 
 from __future__ import annotations
@@ -73,9 +74,10 @@ def draw(page: Path, folder: Path) -> None:
                 exec(code, space)
                 for name in names:
                     figure = plt.gcf() if plt.get_fignums() else space["axes"].figure
-                    figure.savefig(
-                        folder / f"{name}-{style}.svg", transparent=True, bbox_inches="tight", metadata={"Date": None}
-                    )
+                    for file in (folder / f"{name}-{style}.svg", folder / f"{name}.svg"):
+                        clear = file.stem != name
+                        if clear or not file.exists():
+                            figure.savefig(file, transparent=clear, bbox_inches="tight", metadata={"Date": None})
     plt.close("all")
     for name in _EXAMPLE.findall(text):
         shutil.copy(space["folder"] / name, folder / "extra/examples" / name)
@@ -90,5 +92,6 @@ def draw_all(docs: Path) -> None:
         files = [folder / f"{name}-{style}.svg" for _, names in steps(text) for name in names for style in _STYLES]
         files += [folder / "extra/examples" / name for name in _EXAMPLE.findall(text)]
         newest = max(page.stat().st_mtime, Path(__file__).stat().st_mtime)
-        if not all(file.exists() and file.stat().st_mtime >= newest for file in files):
+        kept = [folder / f"{name}.svg" for _, names in steps(text) for name in names]
+        if not all(file.exists() for file in kept) or any(not f.exists() or f.stat().st_mtime < newest for f in files):
             draw(page, folder)

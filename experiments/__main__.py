@@ -130,7 +130,7 @@ EXPERIMENTS = {
     ),
     "gaussian_mixture": (
         "mixtures.gaussian",
-        "Gaussian mixtures of digits beside EM and the paper's DP-EM: held-out density (20 minutes)",
+        "Gaussian mixtures of digits beside EM and DP-EM (Park et al., 2017): held-out density (20 minutes)",
     ),
     "sequences": (
         "sequences.symbols",

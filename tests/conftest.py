@@ -246,7 +246,7 @@ def other(tmp_path):
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
     """The folder of the built documentation, which builds without a warning."""
-    for needed in ("sphinx", "furo", "myst_parser", "sphinx_design"):
+    for needed in ("sphinx", "furo", "myst_parser"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip("needs the extra docs: pip install 'vips[docs]'")
     folder = tmp_path_factory.mktemp("site")

@@ -25,10 +25,10 @@ SCREENS = {
     for width in (1280, 390)
 }
 OF_THE_SITE = [
-    "index",  # cards
+    "index",  # a table of links
     "start",  # code, tables and a picture
     "guarantee",  # formulas
-    "lda",  # results, and names that break
+    "results/topics",  # tables of numbers, and names that break
     "sequences",  # pictures
     "what_epsilon_bounds",  # drawings
     "shell",  # commands

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import re
+from functools import cache
 from types import ModuleType
 
 import pytest
@@ -19,6 +20,32 @@ def test_references_exist(document):
         source = (ROOT / file).read_text(encoding="utf-8")
         stands = re.search(rf"^((def|class) {name}\b|{name} = )", source, re.M)
         assert not name or stands, f"{document.name} names {file}::{name}"
+
+
+def words_of(page):
+    """A page without its code."""
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+@cache
+def places(page):
+    """Names of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", words_of(page), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_links_and_pictures_of_a_checkout_lead_somewhere():
+    lost = []
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("docs/results/*.md")]:
+        for target in re.findall(r"\]\(([^()\s]+)\)", words_of(page)):
+            file, _, place = target.partition("#")
+            to = (page.parent / file) if file else page
+            size = 0 if ":" in target or not to.exists() else to.stat().st_size
+            if ":" not in target and (not size or (place and place not in places(to.resolve()))):
+                lost.append((page.name, target))
+            if to.suffix == ".svg" and size > 100_000:
+                lost.append((page.name, f"{target} is large"))
+    assert lost == []
 
 
 def test_the_guarantee_names_a_test_for_every_assumption():

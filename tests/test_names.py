@@ -1,4 +1,4 @@
-"""Arguments and results are named alike in all models: the table of docs/models.md."""
+"""Arguments and results are named alike in all models: the table of docs/every_fit.md."""
 
 import ast
 import inspect

@@ -8,4 +8,4 @@ const watch = new ResizeObserver(entries => {
     else target.removeAttribute("tabindex");
   }
 });
-for (const box of document.querySelectorAll("article :is(.table-wrapper, .math, .drawing, div.highlight, pre)")) watch.observe(box);
+for (const box of document.querySelectorAll("article :is(.table-wrapper, .math, div.highlight, pre)")) watch.observe(box);

@@ -171,7 +171,7 @@ def main(arguments: list[str]) -> None:
 
 
 def tables(results: dict[str, list[dict]]) -> str:
-    """Tables of lower bounds beside claims, and of what audits find (docs/audit.md)."""
+    """Tables of lower bounds beside claims, and of what audits find (docs/own_model.md)."""
     parts = {
         "Lower bounds on ε": mechanism_table(results["mechanisms"]),
         "Models of the test suite": model_table(results["models"]),

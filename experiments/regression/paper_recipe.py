@@ -7,7 +7,7 @@ step, where they are inverted into huge variances; only the last noisy precision
 
 Algorithms 4 and 5 of Park et al., arXiv:1611.00340v3, in batch mode (ρ_t = 1); no intercept. Where paper and published code
 differ, this takes the more favourable choice: sensitivities 1/N and 1/(2N) as in the code (the bound in equation 50 is 2/N).
-The code draws its noise with standard deviation (σ Δ)² instead of σ Δ; this contradicts the paper and is not repeated here.
+Until December 2020 the code drew its noise with standard deviation (σ Δ)² instead of σ Δ; that is not repeated here.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The paper's own private LDA. IT CARRIES NO GUARANTEE and is here for comparison only.
 
-What is unsound in it: batches have a fixed size and are taken in turn, while the accounting assumes Poisson samples; the
+What is unsound in it: batches have a fixed size, while the accounting assumes Poisson samples; the
 strong-composition curve uses a Gaussian formula outside its range (ε₀ > 1). What costs accuracy: negative counts are set
 to zero in every step, which turns zero-mean noise into bias; τ₀ = 1024 takes tiny steps.
 

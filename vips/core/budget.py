@@ -3,7 +3,7 @@
 =======  ===========  ================================  ==========================================================
 symbol   name         limit in a budget of (ε, δ)       who spends it
 =======  ===========  ================================  ==========================================================
-μ²       ``mu2``      that of (ε - pure, 0.9 δ)         everything Gaussian: fits, encoders, set unions, counts
+μ²       ``mu2``      the μ² of (ε - pure, 0.9 δ)       everything Gaussian: fits, encoders, set unions, counts
 δ₀       ``delta_0``  δ/10                              thresholds, tails of sampled plans, δ of (ε, δ) statements
 ε₀       ``pure``     0, or what a ledger sets aside    mechanisms of pure ε, such as Laplace noise
 =======  ===========  ================================  ==========================================================

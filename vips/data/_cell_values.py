@@ -206,7 +206,7 @@ def day_of(value: object) -> float:
 
 
 def category_of(value: object) -> str | int | float | None:
-    """A cell as a category; None for what is none. Values that are equal in Python are one category."""
+    """A cell as a category, or None. Values that are equal in Python are one category."""
     kind = type(value)  # of Python itself: nothing of another class runs, and most cells are of these
     if kind is str:
         return one_form(value)

@@ -124,7 +124,7 @@ class ComputedBlock(BlockPartition):
 
 
 def rows_as_declared(rows, dtype):
-    """A computed chunk in the type that its collection declares: numbers as floats, NaN for what is none. Its own type may
+    """A computed chunk in its collection's declared type: numbers as floats, NaN for all else. The chunk's own type may
     depend on one record, and raises nothing.
     """
     if getattr(dtype, "kind", "O") not in "biuf" or not isinstance(rows, np.ndarray):

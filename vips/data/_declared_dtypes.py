@@ -77,7 +77,7 @@ def codes_among(values, categories: Sequence, others: Mapping[object, int]) -> n
 
 
 def refuse_bounds_in_list(declared: Sequence, title: str) -> None:
-    """Raise TypeError for a list of two dates, or of two numbers that ascend and are no neighbouring whole ones: bounds may be
+    """Raise TypeError for a list of two dates, or of two ascending numbers that are not consecutive integers: bounds may be
     meant, and as categories nearly all values would be missing."""
     if len(declared) != 2:
         return

@@ -103,8 +103,8 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
 
 
 def _restated(report: PrivacyReport, model) -> PrivacyReport:
-    """The report, in which the model's words stand in place of the file's, where they follow from its settings; and the
-    fingerprint of the file's arrays. That of an encoder is known where the encoder is read.
+    """The report, with the model's words in place of the file's where they follow from its settings, and the fingerprint
+    of the file's arrays. An encoder's fingerprint is known where the encoder is read.
 
     The file's words remain for what settings do not say: the name of the unit of a fit with groups, what a stream declares,
     what came before the fit, and what the user has stated.

@@ -135,7 +135,7 @@ def grouped_texts(source: TextSource, groups: object) -> TextSource:
 
 
 def unit_of_source(source: TextSource, plan: PrivacyPlan, unit: str) -> str:
-    """The unit of a fit to a source in words, ``unit`` for rows."""
+    """What one record of a source is, in words: ``unit`` if it is a row."""
     if not source.has_groups:
         _check_that_rows_are_records(plan)
         return unit

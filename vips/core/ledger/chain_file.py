@@ -44,7 +44,7 @@ Entry = tuple[int, dict, str]
 
 
 class UnconfirmedError(OSError):
-    """A transaction of which nobody can say that it left nothing."""
+    """A transaction that may have left something in the file."""
 
 
 class Chain:

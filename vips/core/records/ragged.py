@@ -157,7 +157,7 @@ def divides(offsets: np.ndarray, n_values: int) -> bool:
 
 
 def gathered(storage: np.ndarray, begins: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """A copy of rows one after the other, of which row i begins at ``begins[i]``, and at ``offsets[i]`` in the result."""
+    """A copy of rows, one after the other: row i is read from ``begins[i]`` on, and written from ``offsets[i]`` on."""
     if not storage.flags.c_contiguous or storage.dtype.itemsize not in _COPIED_WHOLE or storage.dtype.hasobject:
         return np.ascontiguousarray(storage[places(np.diff(offsets), begins)])
     width = int(np.prod(storage.shape[1:]))

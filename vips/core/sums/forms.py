@@ -49,8 +49,8 @@ class RecordStatistics(ABC):
     def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
         """Joint L2 norm of the sum of each run of rows ``starts[i]`` to ``starts[i + 1]``; shape (n_runs,).
 
-        Never less than the true norm. ``norms`` are those of the rows, 0 for a row that is left out. By default the norms of a
-        run's rows are added; in a fit with weights, no less than that is used.
+        Never less than the true norm. ``norms`` has one for each row, 0 for a row that is left out. By default the norms of a
+        run's rows are added; in a fit with weights, the result is never less than this sum.
         """
         return sums_of_runs(norms, starts)
 
@@ -62,7 +62,7 @@ class RecordStatistics(ABC):
         return float(norms.sum())
 
     def carry(self, carried: object, weights: np.ndarray, is_last: bool) -> object:
-        """What the next piece of a record needs that has more rows than a chunk. By default nothing.
+        """What the next piece needs, if a record has more rows than a chunk. By default nothing.
 
         Called once for each piece, in order, before its sum. Only statistics that are not sums over rows need it.
 
@@ -71,7 +71,7 @@ class RecordStatistics(ABC):
         carried : object
             What this method returned for the piece before; None for the first.
         weights : ndarray of shape (n_rows,)
-            Those of the sum of this piece.
+            Weights in this piece's sum.
         is_last : bool
         """
         return None
@@ -153,8 +153,8 @@ class DenseStatistics(Form):
         return norms * (1.0 + 1e-9)
 
     def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
-        """Exact for runs of at most 240 rows, which no chunk divides. Where rows cancel, a sixteenth of their norms is left:
-        the sum over records adds them one by one, and its rounding grows with them."""
+        """Exact for runs of at most 240 rows, which no chunk divides, but at least a sixteenth of the rows' norms: the sum over
+        records adds rows one by one, and its rounding grows with their norms."""
         bound, lengths = super().run_norms(norms, blocks, starts), np.diff(starts)
         filled = np.flatnonzero(lengths)  # `reduceat` gives an empty run the entry behind it
         if not len(filled):

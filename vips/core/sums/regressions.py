@@ -58,7 +58,7 @@ class SquaresOfShares(Form):
         return self._scores.lengths(dict.fromkeys(self._scores.names, _UNSCALED))
 
     def norms_at(self, scores: np.ndarray, blocks: Mapping[str, Block], is_whole: bool) -> np.ndarray:
-        """Norms of records with scores of these norms; of parts of records, norms that add up to one."""
+        """Norms of squares, from norms of scores; norms of a record's parts add up to a bound."""
         bound = self._largest * scores
         squares = np.minimum(bound, np.square(scores)) if is_whole else bound
         return squares * (self._unit / blocks[self.names[0]].scale)

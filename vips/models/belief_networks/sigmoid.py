@@ -103,7 +103,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
     posterior_ : NetworkPosterior
         ``weights`` (W), ``visible_bias`` (c), ``hidden_bias`` (b): Gaussians with ``mean``, ``var``, ``sample``,
         ``interval``; ``shrinkage``: ``variance`` (ζ), ``local_rate`` (ξ), ``unit_rate`` (φ), ``global_rate`` (ω).
-        After a private fit, networks whose records give such noisy totals (docs/intervals.md).
+        After a private fit, networks whose records give such noisy totals (docs/every_fit.md).
     components_ : ndarray of shape (n_components, n_features)
         Means of the weights.
     intercept_visible_, intercept_hidden_ : ndarray of shape (n_features,), (n_components,)

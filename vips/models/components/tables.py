@@ -57,7 +57,7 @@ class Readable(Protocol):
         """Numbers or codes, each from its own cell alone."""
 
     def is_read(self, values: np.ndarray, cells) -> np.ndarray:
-        """Which of the cells, read as these values, are such as are declared."""
+        """Which cells, read as these values, are as declared."""
 
 
 def check_source(source: DataSource, model: Contract, columns: Sequence[Readable]) -> None:

@@ -349,7 +349,7 @@ class CategoricalHMM(HiddenMarkovModel):
     # -- for people -------------------------------------------------------------------------------------------------
 
     def _seen(self, names, n_typical: int) -> dict[str, list[str]]:
-        """Symbols that are most typical of each state: probability times how much more probable than on average."""
+        """Most typical symbols of each state: probability times its ratio to the average."""
         symbols, emissions = names_of(names, self.n_symbols, "symbol"), self.emissionprob_
         lift = emissions * np.log(np.maximum(emissions, _NOTHING) / np.maximum(self.shares_ @ emissions, _NOTHING))
         lift[emissions < _RARE * emissions.max(axis=1, keepdims=True)] = -np.inf

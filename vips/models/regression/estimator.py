@@ -246,8 +246,8 @@ class PolyaGammaRegression(AugmentedRegression):
         return search.released(self.noisy_totals_.noise_std, self.plan_of_release())
 
     def _unbounded(self) -> np.ndarray:
-        """Whether noise hides how large the effect of each column is, shape (n_outputs, n_features): the labels are nearly
-        certain."""
+        """Whether noise hides how large each column's effect is, because labels are nearly certain; shape
+        (n_outputs, n_features)."""
         return self.once("unbounded", self._without_bound)
 
     def _without_bound(self) -> np.ndarray:

@@ -78,7 +78,7 @@ class PairCounts:
     totals : ndarray of shape (d, d)
         Σ x xᵀ.
     noise_std : float
-        Of an entry on its diagonal; off the diagonal it is noise_std/√2.
+        Deviation of diagonal entries; all others have noise_std/√2.
     squares : float
         Σ w² of the records' weights w over Σ w; 1 without weights.
     grid : ndarray of shape (n_cells,)
@@ -764,7 +764,7 @@ class PrivateTable(ConjugateExponentialModel):
         return Mixture(shares / shares.sum(), chances / np.where(sums > 0.0, sums, 1.0)[:, column])
 
     def _records_like_one(self) -> float:
-        """How many records, of their weights, tell no more than one."""
+        """How many records tell no more than one, by rows of persons and weights."""
         return self.posterior_.squares * rows_like_one(self.privacy_)
 
     def _sampling(self, shares: np.ndarray, total: float) -> np.ndarray:

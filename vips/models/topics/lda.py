@@ -120,7 +120,7 @@ class LatentDirichletAllocation(
     Attributes
     ----------
     posterior_ : TopicPosterior, or ScaledDirichlet of a private fit
-        Of the topics; in private fits given that totals are noisy (docs/intervals.md), which is computed when it is first read.
+        Of the topics; in private fits given that totals are noisy (docs/every_fit.md), which is computed when it is first read.
     last_posterior_ : TopicPosterior
         Dirichlet posterior of the last step, ``concentration`` of shape (n_components, n_words), from which shares and scores
         are computed. With EM its mean is the estimate.
@@ -582,7 +582,7 @@ def _normalised(doc_topic: np.ndarray) -> np.ndarray:
 
 
 def _check_words(names: Sequence, vocabulary: Sequence, argument: str) -> None:
-    """Raise ValueError if columns have names, which are public, that are not the words in their order."""
+    """Raise ValueError if the columns' (public) names are not the words in their order."""
     for i, (name, word) in enumerate(zip(names, vocabulary, strict=False)):
         if isinstance(name, str) and name != str(word):
             raise ValueError(

@@ -85,7 +85,7 @@ def audit(
     - A lower bound on ε above the claim refutes the claim with that confidence. If trials are not independent, as the claim
       says, the claim is wrong anyway.
     - A passed audit proves nothing: it looked at some records, at some posteriors, and at one implementation.
-      docs/audit.md lists what it does not look at.
+      docs/own_model.md lists what it does not look at.
 
     Examples
     --------

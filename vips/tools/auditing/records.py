@@ -129,7 +129,7 @@ class Table:
         return replace(self.take([0]), X=row, ids=None)
 
     def records(self, vectors: Mapping[str, np.ndarray]) -> dict[str, Table]:
-        """Tables of one row each, of the vectors that the dtype can hold: floats may overflow to infinity, a record too."""
+        """One-row tables of the vectors that the dtype can hold; a float that overflows to infinity is a record, too."""
         kind, limits = self.X.dtype.kind, (0, 1)
         if kind in "iu":
             limits = np.iinfo(self.X.dtype).min, np.iinfo(self.X.dtype).max

@@ -141,7 +141,7 @@ def _plain(batch):
 
 
 def texts_in(cells) -> list[str]:
-    """The texts of a column; a cell that holds none is an empty one."""
+    """The texts of a column; a cell without text becomes an empty text."""
     return [cell if isinstance(cell, str) else "" for cell in each_cell(cells)]
 
 

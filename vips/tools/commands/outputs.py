@@ -1,4 +1,4 @@
-"""What a command writes, checked before a record is read, so that no fit is paid for and then lost; and what predictions need.
+"""Files that a command writes, checked before a record is read, so that no paid fit is lost; and what predictions need.
 
 Predictions need more than the model, such as names of columns: these are part of the file that ``fit --save`` writes.
 """

@@ -137,7 +137,7 @@ class Trials:
         self._with_less: tuple[float, list[dict[str, float]]] | NotImplementedError = (0.0, [])  # noise, by its μ²
 
     def law(self, privacy: PrivacyBudget, plan: PrivacyPlan | None) -> Law:
-        """The law near this budget; ``plan`` is that of a model, and None for a pipeline, which plans itself.
+        """The law near this budget; ``plan`` is a model's, and None for a pipeline, which plans itself.
         NotImplementedError with the reason if such fits have no intervals."""
         less = self.n_records / self.n
         (mu2, of_less), started = self._fits_with_less(privacy, plan, less), time.perf_counter()
@@ -188,7 +188,7 @@ class Trials:
 
 
 def _medians(squares: list[list[float]], names: list[str]) -> np.ndarray:
-    """Of the fits that give limits, by name; NotImplementedError for names to which most give none."""
+    """Medians over the fits that give limits, by name; NotImplementedError for names to which most give none."""
     has_none = np.isnan(squares).mean(axis=0) > 0.5
     if has_none.any():
         without = listed([name for name, is_one in zip(names, has_none, strict=True) if is_one])

@@ -91,7 +91,7 @@ class Chart(ABC):
 
 @dataclass(frozen=True)
 class Simplexes(Chart):
-    """Rows of probabilities with symmetric Dirichlet priors of those that are not 0.
+    """Rows of probabilities; the ones above 0 have symmetric Dirichlet priors.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ class Simplexes(Chart):
 
     @classmethod
     def inside(cls, p: np.ndarray, concentration: float, allowed: np.ndarray | bool = True) -> Self:
-        """Near rows of probabilities, but with no allowed one that is 0: from there no move leads away."""
+        """Rows near these probabilities, but with no allowed one at 0: no move leads away from 0."""
         p = np.where(allowed, np.maximum(p, _LEAST_AT_START), 0.0)
         return cls(p / p.sum(axis=-1, keepdims=True), concentration)
 

@@ -172,7 +172,7 @@ class ChartMatch(Match):
 
 
 def check_told(shares: np.ndarray, components: str, least: float = 5.0) -> None:
-    """Raise NotImplementedError if noise hides one of these components: draws of its share are fewer deviations from 0."""
+    """Raise NotImplementedError if noise hides a component: its share is less than ``least`` of its deviations."""
     hidden = shares.mean(axis=0) < least * shares.std(axis=0)
     if hidden.any():
         raise NotImplementedError(

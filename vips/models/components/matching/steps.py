@@ -65,7 +65,7 @@ class StepSimulator(Simulator):
         return step_of(self._phases, step.number)[0].statistics_of(self.model, records, step.posterior).shares
 
     def taken(self, flat: np.ndarray) -> np.ndarray:
-        """The entries that are matched, of all in the last axis: by default all of them."""
+        """The matched entries of the last axis: by default all of them."""
         return flat
 
     @cached_property
