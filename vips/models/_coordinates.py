@@ -15,7 +15,7 @@ columns are centred and scaled anew. So bounds may be far too wide: each zoom se
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -40,6 +40,7 @@ _AIMS = (0.5, 0.25, 1.0, 1.0)
 # log-normals (σ = 0.8) 1.7. Deviation of noise in the quietest of wide windows, over the variance in the narrow one, above
 # which noise hides whether a part of the variance is in few rows.
 _LONG, _UNTOLD = 1.65, 0.8
+_LONGEST_INDICATOR = 0.7  # beside moved rows, whose norm is about 1
 _LEAST_VARIANCE = 1e-18  # without noise
 _TOO_LARGE = 1e100  # of files
 
@@ -242,6 +243,17 @@ class Zooms:
         coordinates = Coordinates(self.coordinates.shift, scale)
         squares = {name: getattr(self, name) * factor**2 for name in ("seen", "widest", "quietest")}
         return replace(self, coordinates=coordinates, **squares)
+
+    def with_short(self, indicators: Sequence[tuple[int, int, float]] | None) -> Zooms:
+        """With indicators that are no longer than this in a row: a rare one would be so long that a clip leaves next to nothing
+        of the row's other columns."""
+        factor = np.ones(len(self.seen))
+        longest = max(
+            _LONGEST_INDICATOR, 2.0 / np.sqrt(len(factor))
+        )  # deviations of a column that is 0 as often as not
+        for first, last, value in indicators or ():
+            factor[first:last] = np.minimum(1.0, longest / (value * self.coordinates.scale[first:last]))
+        return self.rescaled(factor)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Arrays to save."""

@@ -372,3 +372,20 @@ def test_a_narrow_column_in_wide_bounds_that_a_later_zoom_saw_is_not_called_unre
         with warnings.catch_warnings():
             warnings.filterwarnings("error", ".*was read.*")
             pipeline.fit(X, rng.integers(0, 2, len(X))).summary()
+
+
+def test_rows_with_a_rare_category_keep_their_weight():
+    """Each of four rare flags turns the effect of a number: maximum likelihood is in between."""
+    rng, n = np.random.default_rng(8), 40_000
+    flags, x = rng.random((n, 4)) < [0.005, 0.01, 0.015, 0.02], rng.normal(size=n).clip(-4.0, 4.0)
+    y = rng.random(n) < expit(np.where(flags.any(axis=1), -1.0, 1.0) * x - 0.5)
+    columns = {f"flag {i}": [False, True] for i in range(4)} | {"x": (-4.0, 4.0)}
+    X = pd.DataFrame(flags, columns=list(columns)[:4]).assign(x=x)
+    pipeline = make_private_pipeline(
+        TableEncoder(columns), BayesianLogisticRegression(), privacy=PrivacyBudget(1.0, 1e-6)
+    )
+    ordinary, errors = BayesianLogisticRegression().fit(X.to_numpy(float), y).coef_.ravel()[-1], []
+    for _ in range(4):
+        told = pipeline.fit(X, y).summary().loc["x"]
+        errors.append((told["mean"] - ordinary) / told["std"])
+    assert np.mean(errors) < 3.0  # 6.9 if rare flags had the deviation of other columns

@@ -334,6 +334,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         moments, std = (LIMIT * unit * value for value in (average["moments"], noise_std["moments"]))
         aim = search.zooms.aim(self._n_zooms(self._n_steps))
         zooms = search.zooms.after(moments, std, aim, centred=bool(self.fit_intercept))
+        if zooms.n_zooms == self._n_zooms(self._n_steps):
+            zooms = zooms.with_short(self.indicators)
         rates = (unit * average["rates"], unit * noise_std["rates"]) if has_rates else (None, 0.0)
         return self._begun(zooms, *rates)
 

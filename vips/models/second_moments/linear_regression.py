@@ -290,7 +290,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         unit = deviation * after.coordinates.scale[-1] / scale[-1]
         if after.seen[-1]:  # by a zoom with less noise, perhaps
             unit = min(unit, np.sqrt(after.seen[-1]))
-        after = after.rescaled(np.append(np.ones(self.n_features_in_), 1.0 / unit))
+        after = after.rescaled(np.append(np.ones(self.n_features_in_), 1.0 / unit)).with_short(self.indicators)
         factors = after.coordinates.scale / scale
         return self._begun(after, slopes * factors[-1] / factors[:-1])
 
