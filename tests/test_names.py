@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from tests import ROOT
 from vips import ConjugateExponentialModel, PrivacyPlan, models
+from vips._support.fitted import BESIDE
 from vips.data import Sequences
 
 CLASSES = [getattr(models, name) for name in models.__all__]
@@ -88,6 +89,18 @@ def test_a_user_sees_few_names(cls):
     assert listed.isdisjoint({"block_of_squares", "with_squares"})
     assert set(model.get_params()) <= listed
     assert callable(model.blocks)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_fit_shows_what_it_takes_beside_rows_and_refuses_the_rest_by_name(cls):
+    taken = inspect.signature(cls.fit).parameters
+    for name in BESIDE:
+        assert (name in taken) == bool(re.search(rf"\n        (\w+, )*{name}(, \w+)* : ", cls.fit.__doc__)), (
+            "documented"
+        )
+        if name not in taken:
+            with pytest.raises(TypeError, match=f"^{cls.__name__} takes no `{name}`"):
+                cls().fit(None, **{name: ()})
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)

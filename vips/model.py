@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -31,6 +32,7 @@ from vips.core.stream_plan import StreamPlan
 from vips.core.units import unit_of_group
 from vips.data._columns import names_of, warn_of_undeclared
 from vips.data._step_index import is_in_slots
+from vips.door import Beside
 from vips.exceptions import LedgerError, PrivacyWarning
 from vips.executors import resolve as executors
 from vips.expfam._headline import Headline
@@ -103,15 +105,23 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     last_posterior_: ClassVar[Any]  # each family has its own
     _kept_by_clone = ("_chunk_size", "sent_from")
     _chunk_size = None
+    # Keywords of `fit` that the class takes, of those that stand beside rows.
+    _beside: ClassVar[tuple[str, ...]] = ("sample_weight",)
     _computed = None  # dict of what was computed from released values, once it was asked for; a fit makes it anew
     # What reading `posterior_` does before it is computed: "compute" it, give the "last" one, or "hide" it.
     _first_reading = "compute"
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted = (
-        "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio",
+        "advice", "beside", "bound", "check_beside", "forget_computed", "ledger_of_fit", "name_of_ratio",
         "name_of_score", "once", "read_rows", "records_of", "sent_from", "settling_of", "table_of",
         "warn_of_no_intervals",
     )  # fmt: skip
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """A class that states what it takes beside rows shows that in the signature of its ``fit``."""
+        if "_beside" in vars(cls):
+            cls.fit = all_or_nothing(cls.fit, cls._beside)  # type: ignore[method-assign]
+        super().__init_subclass__(**settings)
 
     @property
     def posterior_(self) -> Any:
@@ -165,17 +175,20 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     def chunk_size(self, value: int) -> None:
         self._chunk_size = value
 
-    @all_or_nothing
+    @partial(all_or_nothing, beside=_beside)
     def fit(
         self,
         X,
         y=None,
         *,
+        exposure: object = None,
         sample_weight: object = None,
         ledger: PrivacyLedger | None = None,
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
         groups: object = None,
+        public_X: object = None,
+        public_y: object = None,
     ) -> Self:
         """Fit by (private) stochastic variational Bayes.
 
@@ -186,6 +199,9 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             (``vips.data``) hold their own labels. A Dask collection is a source.
         y : array of shape (n_records, ...), optional
             Ignored by models of records without labels.
+        exposure : array or series of shape (n_records,), optional
+            Over how much time, or among how many, each count was made: expected counts are the exposure times those for an
+            exposure of 1. A record whose exposure is not above 0 is defective. For arrays and data frames.
         sample_weight : array or series of shape (n_records,), optional
             How much each record counts, as the weights of a survey do, for arrays and data frames: one of weight 2 counts as
             two. A private fit needs ``privacy=budget.plan(max_weight=W)``: larger weights count as W, and records whose weight
@@ -203,6 +219,10 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             the guarantee protects as a whole: one coin, one clip, one share of the sum. Rows without an id are left out of a
             private fit. The report's unit names the series. ``PrivacyPlan(max_rows_per_group=...)`` bounds a person's rows. For
             data sources: :func:`vips.data.regroup`, whose result protects persons without ``groups``.
+        public_X, public_y : optional
+            Records that anybody may know, of the same columns and labels, and as similar as there are: a private fit starts at
+            their posterior and takes it for its prior, at a weight that it learns from released totals (docs/logistic.md). They
+            cost nothing, and nothing protects them.
 
         Returns
         -------
@@ -228,13 +248,16 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             )
         executor = executors.resolve(executor)
         ledger = self.ledger_of_fit(ledger)
+        self.beside = Beside(exposure, groups, public_X, public_y)
+        self.check_beside(X)
         self._forget()
         journal = Journal()
         try:
-            records = self.records_of(X, y)
+            records = door.with_exposures(self, self.records_of(X, y))
             weighted = door.with_weights(self, records, sample_weight)
             data = door.persons_of(self, weighted, groups, "X" if y is None else "X, y")
             self.check_features()
+            del self.beside
             warn_of_undeclared(X, self.declared_columns, names_of(y, groups, sample_weight))
             plan = self.completed_plan(self.stated_plan() or self.default_plan(data.n_records))
             if sample_weight is not None and plan.max_weight is None:
@@ -278,6 +301,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             raise
         finally:
             self.use_plan(None)
+            vars(self).pop("takes_one_label", None)
             journal.leave()
         return self
 
@@ -411,6 +435,9 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         if self.n_features_in_ < 1:
             raise ValueError("X has no columns.")
 
+    def check_beside(self, X) -> None:
+        """Raise ValueError if what stands beside these rows cannot work, from public facts, before a value is read."""
+
     def settling_of(self, plan: PrivacyPlan) -> Settling | None:
         """What stops a fit early: of an ordinary one, whose number and sizes of steps nobody has stated."""
         is_ordinary = self.privacy is None and plan.sampling_rate == 1.0 and self.schedule is None
@@ -424,6 +451,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             f"{type(self).__name__} has not settled in {n_steps:,} steps: its posterior {how}. "
             "For another number of steps, write privacy=PrivacyPlan.non_private(n_steps=...)."
         )
+
+    beside = Beside()  # until its values are read
 
     # How records come in. A model that takes something else overrides them.
     records_of = door.rows_of

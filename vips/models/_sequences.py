@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._support.fitted import without_weights
+from vips._support.fitted import all_or_nothing
 from vips._support.validation import check_integer
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.records.arrays import InMemoryData
@@ -46,7 +46,7 @@ class SequenceModel(ConjugateExponentialModel):
     max_length: int
     _unlisted = ("declared_of_steps", "n_features", "sequences_of", "state_names", "steps_read")
 
-    @without_weights
+    @all_or_nothing
     def fit(
         self,
         X,

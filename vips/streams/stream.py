@@ -34,7 +34,7 @@ from vips.core.records.groups import ids_and_numbers, name_of
 from vips.core.stream_plan import StreamPlan, StreamState
 from vips.core.sums import NoisyTotals
 from vips.core.units import unit_of_group
-from vips.door import check_persons
+from vips.door import check_persons, with_exposures
 from vips.exceptions import LedgerError, StreamError
 from vips.executors import resolve as executors
 from vips.persistence.archive import one_error, restored_from, write_archive
@@ -143,7 +143,8 @@ class _Stream:
     def _secret_after(self, X, y, groups, executor) -> Secret:
         """The secret after this batch, with the release R_t. A stream that begins is charged before a value is read."""
         model, columns, t = self.model, getattr(self.model, "n_features_in_", None), self.t + 1
-        data = model.records_of(X, y)
+        data = with_exposures(model, model.records_of(X, y))
+        vars(model).pop("beside", None)
         if self.t and data.n_features != columns:
             raise ValueError(f"The batch has {data.n_features} columns, those before had {columns}.")
         model.check_features()
@@ -165,6 +166,7 @@ class _Stream:
             with (executor or Threads()).over(data) as workers:
                 (phase,) = phases_of(model, 1, blocks)
                 total = engine.clipped_sum(model, phase, data, self.posterior, plan.of_draws, coins, t, workers)
+        vars(model).pop("takes_one_label", None)
         mechanism = CorrelatedNoise(plan, blocks) if self.secret is None else self._mechanism(self.secret, blocks)
         mechanism.release(total, t)
         return Secret(self.name, t, *mechanism.state, register, header)

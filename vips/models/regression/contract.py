@@ -212,6 +212,11 @@ class AugmentedRegression(ConjugateExponentialModel):
         zeros = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
         return table.limit(self._stepped(zeros, dict.fromkeys(zeros, 0.0), None))
 
+    def use_plan(self, plan: PrivacyPlan | None) -> None:
+        super().use_plan(plan)
+        if plan is None:
+            vars(self).pop("_begins", None)
+
     def settling_of(self, plan: PrivacyPlan) -> Settling | None:
         """As in the base class, from the limit on where that was found."""
         settling = super().settling_of(plan)

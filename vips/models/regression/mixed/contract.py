@@ -99,9 +99,8 @@ class MixedRegression(ConjugateExponentialModel):
     settings_of_meaning = ("random_effects",)
     fit_intercept = True  # always
     _unlisted = ("check_effects", "fit_intercept", "likelihood", "long_tailed")
-    # During a private fit: ids of persons until records are read, and whether numbers of them stand in the second column of y.
-    _ids = None
-    _has_words = False
+    _has_words = False  # whether numbers of persons' ids stand in the second column of y, during a private fit
+    _beside = ()
     # Dispersion and largest count of labels that are counts, for draws of labels.
     _drawn_as = (0.0, 1.0)
     _information_scale = 0.8  # over the clip norm
@@ -133,7 +132,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     def records_of(self, X, y) -> DataSource:
         """As in the base class; in a private fit with numbers of the persons' ids beside the labels, where persons have ids."""
-        records, ids, self._ids = super().records_of(X, y), self._ids, None
+        records, ids = super().records_of(X, y), self.beside.groups
         numbered = with_numbers_of_persons(records) if self.is_private else None
         if self.is_private and ids is not None and isinstance(records, InMemoryData):
             X, y = records.arrays
@@ -141,6 +140,11 @@ class MixedRegression(ConjugateExponentialModel):
             numbered = InMemoryData(X, np.column_stack([y, numbers])).divided_like(records)
         self._has_words, self.takes_one_label = numbered is not None, numbered is None
         return numbered or records
+
+    def use_plan(self, plan: PrivacyPlan | None) -> None:
+        super().use_plan(plan)
+        if plan is None:
+            vars(self).pop("_has_words", None)
 
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns, and their spreads: products of far or small ones have no digits left."""
