@@ -9,6 +9,7 @@ import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 
 from tests import ROOT
+from tests.laws.cases import CASES, arguments, exposures
 from vips import ConjugateExponentialModel, PrivacyPlan, models
 from vips._support.fitted import BESIDE
 from vips.data import Sequences
@@ -77,18 +78,34 @@ def test_results(name):
     model.fit(drawn)  # records of the kind that it took
 
 
-@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
-def test_a_user_sees_few_names(cls):
-    """Beside constructor arguments and the words of scikit-learn; what the engine and comparisons ask is there, unlisted."""
-    of_sklearn = {*dir(BaseEstimator()), *dir(TransformerMixin), "fit", "predict", "predict_proba", "predict_log_proba"}
-    of_sklearn |= {"decision_function", "score", "score_samples", "sample", "transform", "inverse_transform"}
-    model = cls()
-    listed = {name for name in dir(model) if not name.startswith(("_", "set_"))}
-    assert len(listed - of_sklearn - set(model.get_params())) <= 15
-    assert listed.isdisjoint({"blocks", "start", "phases", "expected_statistics", "to_posterior", "posterior_parts"})
-    assert listed.isdisjoint({"block_of_squares", "with_squares"})
-    assert set(model.get_params()) <= listed
-    assert callable(model.blocks)
+OF_SKLEARN = {*dir(BaseEstimator()), *dir(TransformerMixin), "fit", "predict", "predict_proba", "predict_log_proba"}
+OF_SKLEARN |= {"decision_function", "score", "score_samples", "sample", "transform", "inverse_transform"}
+# Names of a fitted model beside constructor arguments and the words of scikit-learn: those of all classes, and of the worst,
+# GaussianHMM and CategoricalHMM (119 each) before PoissonHMM (118) and LinearDynamicalSystem (109). Lower them with the code.
+MOST_OF_ALL, MOST = 90, 119
+
+
+def names_of(model, names) -> set[str]:
+    public = {name for name in names if not name.startswith("_") and not re.fullmatch("set_.*_request", name)}
+    return public - OF_SKLEARN - set(model.get_params())
+
+
+def test_a_fitted_model_has_few_names_and_shows_fewer():
+    """Completion shows what users read and call; what the engine and comparisons ask is there, unlisted."""
+    cases = {type(case.make_model()): case for case in CASES}
+    every_name = []
+    for cls in CLASSES:
+        plan, records = (
+            PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3),
+            cases[cls].make_records(24, np.random.default_rng(0)),
+        )
+        model = cases[cls].make_model(privacy=plan).fit(*arguments(records), **exposures(records))
+        every_name.append(names_of(model, object.__dir__(model)))
+        assert len(every_name[-1]) <= MOST, f"{cls.__name__} has {len(every_name[-1])} names"
+        assert names_of(model, dir(model)).isdisjoint({"blocks", "start", "phases", "to_posterior", "posterior_parts"})
+        assert len(names_of(model, dir(cls()))) <= 15
+        assert set(model.get_params()) <= set(dir(model))
+    assert len(set.intersection(*every_name)) <= MOST_OF_ALL
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)

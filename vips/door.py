@@ -14,6 +14,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d, validate_data
 
 from vips.core.contract import Contract
+from vips.core.ledger.ledger import PrivacyLedger, ledger_to_charge
+from vips.core.ledger.run import LedgerRun
 from vips.core.records.arrays import InMemoryData
 from vips.core.records.checks import check_data, refuse_dates, whole_csr
 from vips.core.records.groups import check_groups_of_source, group_numbers, name_of
@@ -24,10 +26,12 @@ from vips.data._dask import as_source
 from vips.data._labels import one_for_each_row, refuse_blanks
 from vips.data._sequence_source import SequenceSource
 from vips.data._texts import TextSource
+from vips.exceptions import LedgerError
 
 __all__ = [
     "Beside",
     "check_persons",
+    "ledger_of_fit",
     "numbers_of_rows",
     "persons_of",
     "rows_of",
@@ -186,6 +190,24 @@ def with_exposures(model: Contract, data: DataSource) -> DataSource:
         raise ValueError("`exposure` must hold finite numbers above 0.")
     model.takes_one_label = False
     return InMemoryData(X, np.column_stack([y, exposure])).divided_like(data)
+
+
+def ledger_of_fit(model, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
+    """The ledger to charge, if any, after a check that this fit can be charged."""
+    sent = model.sent_from, getattr(model.privacy, "sent_from", None)
+    ledger = ledger_to_charge(ledger, *sent, plan=model.privacy)
+    if isinstance(ledger, LedgerRun):
+        return ledger
+    if ledger is not None and not model.is_private:
+        raise LedgerError(
+            "This fit adds no noise, so that no budget could pay for it. Write privacy=PrivacyBudget(epsilon, delta); for "
+            "public data, fit it outside of the ledger."
+        )
+    if ledger is not None and model.on_invalid == "raise":
+        raise LedgerError(
+            'on_invalid="raise" lets an error depend on a record, which no ledger can pay for: use "drop".'
+        )
+    return ledger
 
 
 def check_persons(model: Contract, data: DataSource, groups: object, arguments: str = "X, y") -> None:

@@ -22,10 +22,9 @@ from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.validation import levels_to_user
 from vips.core import engine
 from vips.core.budget import PrivacyBudget
-from vips.core.contract import Contract
-from vips.core.ledger.ledger import PrivacyLedger, ledger_to_charge
+from vips.core.contract import Contract, completed_plan
+from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.origin import RemembersItsLedger
-from vips.core.ledger.run import LedgerRun
 from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import Records
 from vips.core.stream_plan import StreamPlan
@@ -33,10 +32,10 @@ from vips.core.units import unit_of_group
 from vips.data._columns import names_of, warn_of_undeclared
 from vips.data._step_index import is_in_slots
 from vips.door import Beside
-from vips.exceptions import LedgerError, PrivacyWarning
+from vips.exceptions import LedgerError
 from vips.executors import resolve as executors
 from vips.expfam._headline import Headline
-from vips.parts import SelfDescription
+from vips.parts import SelfDescription, telling_blocks
 from vips.persistence.checkpoint import Journal
 from vips.persistence.fitted import released_arrays, save_model
 from vips.report.only_noise import is_only_noise
@@ -112,9 +111,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     _first_reading = "compute"
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted = (
-        "advice", "beside", "bound", "check_beside", "forget_computed", "ledger_of_fit", "name_of_ratio",
+        "advice", "beside", "bound", "check_beside", "forget_computed", "name_of_ratio",
         "name_of_score", "once", "read_rows", "records_of", "sent_from", "settling_of", "table_of",
-        "warn_of_no_intervals",
     )  # fmt: skip
 
     def __init_subclass__(cls, **settings: Any) -> None:
@@ -160,11 +158,6 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         except NotImplementedError as missing:
             return str(missing)
         return ""
-
-    def warn_of_no_intervals(self) -> None:
-        """Say why a summary has no limits, if it has none."""
-        if reason := self.why_no_intervals():
-            warnings.warn(f"No interval knows the noise. {reason}", PrivacyWarning, stacklevel=levels_to_user())
 
     @property
     def chunk_size(self) -> int:
@@ -247,7 +240,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 "A StreamPlan is for batches that arrive one by one: call partial_fit(batch), or pass a PrivacyPlan."
             )
         executor = executors.resolve(executor)
-        ledger = self.ledger_of_fit(ledger)
+        ledger = door.ledger_of_fit(self, ledger)
         self.beside = Beside(exposure, groups, public_X, public_y)
         self.check_beside(X)
         self._forget()
@@ -259,7 +252,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             self.check_features()
             del self.beside
             warn_of_undeclared(X, self.declared_columns, names_of(y, groups, sample_weight))
-            plan = self.completed_plan(self.stated_plan() or self.default_plan(data.n_records))
+            plan = completed_plan(self, self.stated_plan() or self.default_plan(data.n_records))
             if sample_weight is not None and plan.max_weight is None:
                 plan = replace(plan, max_weight=np.inf)
             self.use_plan(plan)
@@ -287,7 +280,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 ledger=journal.run.entry,
                 sha256=fingerprint_of(lambda: released_arrays(self)),
             )
-            only_noise = is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std)
+            only_noise = is_only_noise(telling_blocks(self), noisy_totals.average, noisy_totals.noise_std)
             prepared = {"preprocessing": IN_SLOTS} if is_in_slots(X) else {}
             self.privacy_ = PrivacyReport((release,), unit or facts["unit"], only_noise, **prepared)
             warn_of_unread(self)
@@ -412,23 +405,6 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         shown = copy.copy(self)
         shown._first_reading = "hide"
         return super(ConjugateExponentialModel, shown)._get_fitted_attr_html(doc_link)
-
-    def ledger_of_fit(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
-        """The ledger to charge, if any, after a check that this fit can be charged."""
-        sent = self.sent_from, getattr(self.privacy, "sent_from", None)
-        ledger = ledger_to_charge(ledger, *sent, plan=self.privacy)
-        if isinstance(ledger, LedgerRun):
-            return ledger
-        if ledger is not None and not self.is_private:
-            raise LedgerError(
-                "This fit adds no noise, so that no budget could pay for it. Write privacy=PrivacyBudget(epsilon, delta); for "
-                "public data, fit it outside of the ledger."
-            )
-        if ledger is not None and self.on_invalid == "raise":
-            raise LedgerError(
-                'on_invalid="raise" lets an error depend on a record, which no ledger can pay for: use "drop".'
-            )
-        return ledger
 
     def check_features(self) -> None:
         """Raise ValueError if ``n_features_in_`` columns, a public number, cannot work. Runs before values are used."""

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._support.fitted import all_or_nothing, forget_fit, refuse_untaken
 from vips._support.validation import check_integer, check_number
 from vips.core.budget import PrivacyBudget, check_privacy
+from vips.core.contract import completed_plan
 from vips.core.ledger.ledger import PrivacyLedger, delta_for_threshold
 from vips.core.ledger.origin import RemembersItsLedger
 from vips.core.ledger.pricing import of_plan
@@ -26,7 +27,7 @@ from vips.core.ledger.run import LedgerRun
 from vips.core.records.tables import from_arrow
 from vips.data._columns import as_table, columns_of, names_of
 from vips.data._texts import TextSource
-from vips.door import Beside, with_exposures, with_weights
+from vips.door import Beside, ledger_of_fit, with_exposures, with_weights
 from vips.exceptions import CheckpointError
 from vips.executors import resolve as executors
 from vips.model import ConjugateExponentialModel
@@ -224,7 +225,7 @@ class PrivatePipeline(Pipeline):
                 columns_of(beside["public_X"], dict.fromkeys(X.columns))
         if budget.threshold_delta is not None:
             encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
-        whole = budget.encoder and budget.whole(stand_in.completed_plan(budget.fit))
+        whole = budget.encoder and budget.whole(completed_plan(stand_in, budget.fit))
         unit = encoder.unit if groups is None else unit_of_persons(groups)
         if isinstance(X, TextSource):
             unit = unit_of_source(X, encoder.privacy, encoder.unit)
@@ -446,7 +447,7 @@ class PrivatePipeline(Pipeline):
             model.check_beside(X)
         records = model.records_of(np.zeros((0 if is_source else len(X), 1)), labels)
         with_weights(model, with_exposures(model, records), weights)
-        return model.ledger_of_fit(ledger)
+        return ledger_of_fit(model, ledger)
 
 
 class MadePipeline(RemembersItsLedger, PrivatePipeline):

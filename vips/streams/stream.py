@@ -34,9 +34,10 @@ from vips.core.records.groups import ids_and_numbers, name_of
 from vips.core.stream_plan import StreamPlan, StreamState
 from vips.core.sums import NoisyTotals
 from vips.core.units import unit_of_group
-from vips.door import check_persons, with_exposures
+from vips.door import check_persons, ledger_of_fit, with_exposures
 from vips.exceptions import LedgerError, StreamError
 from vips.executors import resolve as executors
+from vips.parts import telling_blocks
 from vips.persistence.archive import one_error, restored_from, write_archive
 from vips.persistence.checkpoint import identity
 from vips.persistence.fitted import released_arrays
@@ -58,7 +59,7 @@ def fit_batch(model, X, y=None, groups=None, ledger=None, checkpoint=None, execu
         raise TypeError(
             f"The statistics of {type(model).__name__} are sums at one posterior only: they do not add up over batches."
         )
-    executor, ledger = executors.resolve(executor), model.ledger_of_fit(ledger)
+    executor, ledger = executors.resolve(executor), ledger_of_fit(model, ledger)
     known = getattr(model, "stream_", None)
     name = uuid.uuid4().hex if known is None or checkpoint is not None else known.name
     place = SecretMemory(name) if checkpoint is None else SecretFile(checkpoint)
@@ -329,7 +330,7 @@ class _Stream:
             ledger=ledger,
             sha256=fingerprint_of(lambda: released_arrays(model)),
         )
-        only_noise = is_only_noise(model.telling_blocks(), totals.average, totals.noise_std)
+        only_noise = is_only_noise(telling_blocks(model), totals.average, totals.noise_std)
         model.privacy_ = PrivacyReport((release,), unit, only_noise)
         model.n_batches_seen_ = secret.t
         model.stream_ = StreamState(self.name, secret.t, self.run)

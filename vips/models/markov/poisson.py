@@ -9,6 +9,7 @@ import numpy as np
 from vips._support.arguments import arguments, positive
 from vips._support.validation import check_integer
 from vips.models import _typical as typical
+from vips.models._sequences import declared_of_steps
 from vips.models.components.component import Kind
 from vips.models.components.counts import Counts
 from vips.models.components.declarations import Column
@@ -124,7 +125,7 @@ class PoissonHMM(HiddenMarkovModel):
     def declared(self) -> tuple[str, ...]:
         return (
             f"max_count = {self.max_count}: larger counts are cut to it",
-            f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
+            f"number of columns: {self.n_features_in_}; {declared_of_steps(self)}",
         )
 
     @property

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._support.extras import imported
 from vips._support.validation import check_level
+from vips.core.contract import plan_of_release
 from vips.core.records.arrays import InMemoryData
 from vips.core.records.partition import with_their_weights
 from vips.core.records.source import DataSource
@@ -42,7 +43,7 @@ from vips.models._newton import Released, misfit
 from vips.models.regression.contract import AugmentedRegression
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.statistics import times_rowwise, variances
-from vips.parts import STANDS_OUT, FeatureTotals, Score
+from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_no_intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,7 +194,7 @@ class PolyaGammaRegression(AugmentedRegression):
         search = getattr(self.last_posterior_, "search", None)
         if search is None or not search.kept.counts.any():
             return []
-        return search.released(self.noisy_totals_.noise_std, self.plan_of_release())
+        return search.released(self.noisy_totals_.noise_std, plan_of_release(self))
 
     def _unbounded(self) -> np.ndarray:
         """Whether noise hides how large the effect of each column is, shape (n_outputs, n_features): the labels are nearly
@@ -267,7 +268,7 @@ class PolyaGammaRegression(AugmentedRegression):
         table = coefficient_table(self, self.posterior_, level, units)
         self._warn_of_columns(table, features)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
-        self.warn_of_no_intervals()
+        warn_of_no_intervals(self)
         warn_of_nothing(self, signal)
         return table
 

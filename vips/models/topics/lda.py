@@ -168,7 +168,7 @@ class LatentDirichletAllocation(
     adds_up = True
     exact_rows = True
     tolerance = 1e-3
-    _unlisted = ("completed", "resized", "topic_concentration", "word_concentration")
+    _unlisted = ("resized", "topic_concentration", "word_concentration")
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class LatentDirichletAllocation(
 
     def _held_out(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Log likelihood of the held-out words of each document, and their number, on one fixed split."""
-        return self.completed(*split_words(canonical(X), np.random.default_rng(0)))
+        return _completed(self, *split_words(canonical(X), np.random.default_rng(0)))
 
     def topic_concentration(self) -> float:
         """α: the prior of a document's topic shares; with EM, next to none."""
@@ -506,22 +506,16 @@ class LatentDirichletAllocation(
             return float(np.exp(-bound / n_words)) if n_words > 0 else float("nan")
         if kind != "completion":
             raise ValueError(f'`kind` must be "completion" or "bound", got {kind!r}.')
-        log_likelihood, n_words = self.completed(*split_words(documents, as_generator(random_state)))
+        log_likelihood, n_words = _completed(self, *split_words(documents, as_generator(random_state)))
         return float(np.exp(-log_likelihood.sum() / n_words.sum())) if n_words.any() else float("nan")
 
     def score_samples(self, X) -> np.ndarray:
         """Log likelihood of every second word of each document given the others, in nats, shape (n_documents,)."""
-        return self.completed(*alternate_words(self._check_documents(X)))[0]
+        return _completed(self, *alternate_words(self._check_documents(X)))[0]
 
     def score(self, X, y=None) -> float:
         """Mean of :meth:`score_samples`."""
         return float(self.score_samples(X).mean())
-
-    def completed(self, observed: sp.csr_array, hidden: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-        """Log likelihood of each document's hidden words given its observed ones, and the number of the hidden ones."""
-        doc_topic = _normalised(self._settled(observed).doc_topic)
-        log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.last_posterior_.mean.T))
-        return log_likelihood, np.asarray(hidden.sum(axis=1), dtype=np.float64).ravel()
 
     @property
     def components_(self) -> np.ndarray:
@@ -575,6 +569,15 @@ class LatentDirichletAllocation(
         X = self.read_rows(X, reset=False)
         check_non_negative(X, type(self).__name__)
         return canonical(X)
+
+
+def _completed(
+    model: LatentDirichletAllocation, observed: sp.csr_array, hidden: sp.csr_array
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log likelihood of each document's hidden words given its observed ones, and the number of the hidden ones."""
+    doc_topic = _normalised(model._settled(observed).doc_topic)
+    log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(model.last_posterior_.mean.T))
+    return log_likelihood, np.asarray(hidden.sum(axis=1), dtype=np.float64).ravel()
 
 
 def _normalised(doc_topic: np.ndarray) -> np.ndarray:

@@ -25,9 +25,9 @@ from vips.models._coefficients import coefficient_parts
 from vips.models._exposures import MOST, check_counts, score_of_counts, times_exposure, with_exposure
 from vips.models.regression.counts import BayesianNegativeBinomialRegression
 from vips.models.regression.logistic import BayesianLogisticRegression, check_classes
-from vips.models.regression.mixed.contract import MixedRegression
+from vips.models.regression.mixed.contract import MixedRegression, long_tailed
 from vips.models.regression.mixed.posterior import INTERCEPT, MixedPosterior
-from vips.parts import Part, indexed
+from vips.parts import Part, indexed, warn_of_no_intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -78,7 +78,7 @@ class MixedEffects(MixedRegression):
         check_is_fitted(self, "last_posterior_")
         units, others = (None, None) if features is None else (features.in_column_units(), features.indicators)
         table = coefficient_table(self, self.posterior_.coefficients, level, units)
-        tails = self.long_tailed() & ~indicator_columns(self.n_features_in_, self.indicators, others)
+        tails = long_tailed(self) & ~indicator_columns(self.n_features_in_, self.indicators, others)
         warn_of_columns(self, tails, units, TAILS, 3)
         table.insert(1, "averaged", self._averaged(table["mean"].to_numpy()))
         return self._without_limits(table, "std|upper|lower|P")
@@ -111,7 +111,7 @@ class MixedEffects(MixedRegression):
     def _without_limits(self, table: pd.DataFrame, columns: str) -> pd.DataFrame:
         """The table, with a warning and without the columns that match this if no interval knows the noise."""
         if self.why_no_intervals():
-            self.warn_of_no_intervals()
+            warn_of_no_intervals(self)
             table[list(table.filter(regex=columns))] = np.nan
         return table
 
