@@ -13,7 +13,7 @@ from sklearn.base import is_regressor
 from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from vips.core.contract import Contract
+from vips.core.contract import Contract, stated_plan
 from vips.core.ledger.ledger import PrivacyLedger, ledger_to_charge
 from vips.core.ledger.run import LedgerRun
 from vips.core.records.arrays import InMemoryData
@@ -149,7 +149,7 @@ def numbers_of_rows(model: Contract, values, name: str, n_records: int) -> np.nd
 
 def with_weights(model: Contract, data: DataSource, sample_weight: object) -> DataSource:
     """The same rows with their weights."""
-    declared = getattr(model.stated_plan(), "max_weight", None)
+    declared = getattr(stated_plan(model), "max_weight", None)
     if sample_weight is None:
         if declared is not None:
             raise ValueError("`max_weight` is declared: pass fit(..., sample_weight=...).")
@@ -215,7 +215,7 @@ def check_persons(model: Contract, data: DataSource, groups: object, arguments: 
 
     ``arguments`` are those of ``fit``, in words.
     """
-    stated = model.stated_plan()
+    stated = stated_plan(model)
     bounds_rows = getattr(stated, "max_rows_per_group", None) is not None
     if groups is None and not data.has_groups:
         if bounds_rows:

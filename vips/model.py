@@ -22,7 +22,7 @@ from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.validation import levels_to_user
 from vips.core import engine
 from vips.core.budget import PrivacyBudget
-from vips.core.contract import Contract, completed_plan
+from vips.core.contract import Contract, completed_plan, stated_plan
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.origin import RemembersItsLedger
 from vips.core.plan import PrivacyPlan
@@ -252,7 +252,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             self.check_features()
             del self.beside
             warn_of_undeclared(X, self.declared_columns, names_of(y, groups, sample_weight))
-            plan = completed_plan(self, self.stated_plan() or self.default_plan(data.n_records))
+            plan = completed_plan(self, stated_plan(self) or self.default_plan(data.n_records))
             if sample_weight is not None and plan.max_weight is None:
                 plan = replace(plan, max_weight=np.inf)
             self.use_plan(plan)
@@ -390,7 +390,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.takes_sparse
-        tags.non_deterministic = self.is_private and not self.stated_plan().reproducible_noise
+        tags.non_deterministic = self.is_private and not stated_plan(self).reproducible_noise
         return tags
 
     def __dir__(self) -> list[str]:

@@ -27,7 +27,7 @@ from vips import (
     PrivacyLedger,
     PrivacyPlan,
 )
-from vips.core.contract import completed_plan
+from vips.core.contract import completed_plan, stated_plan
 from vips.core.engine import clipped_sum
 from vips.core.execution.local import Threads
 from vips.core.execution.partitions import Task
@@ -125,7 +125,7 @@ def plan_with(noise="gaussian", **settings):
 
 def totals(model, X, y, weights, groups=None, n_steps=6):
     """Exact sum of the first and the last phase, over block scales, as one vector; and the clip norm."""
-    plan = completed_plan(model, model.stated_plan())
+    plan = completed_plan(model, stated_plan(model))
     data = InMemoryData(X, y).with_weights(weights)
     data = data if groups is None else data.grouped(groups)
     model.use_plan(plan)

@@ -27,14 +27,9 @@ from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block, RecordStatistics
 
 __all__ = [
-    "Contract",
-    "completed_plan",
-    "moves_averages",
-    "plan_of_release",
-    "released",
-    "scheduled",
+    "Contract", "completed_plan", "moves_averages", "plan_of_release", "released", "scheduled", "stated_plan",
     "weighs_records",
-]
+]  # fmt: skip
 
 # Steps that are kept to tell whether a fit has settled, and the most numbers of one.
 _MOST_KEPT, _MOST_NUMBERS = 24, 2_000
@@ -315,21 +310,12 @@ class Contract(ABC):
     @property
     def is_private(self) -> bool:
         """Whether a fit adds noise."""
-        plan = self._fitting_plan or self.stated_plan()  # which plans a budget anew
+        plan = self._fitting_plan or stated_plan(self)  # which plans a budget anew
         return isinstance(plan, PrivacyPlan | StreamPlan) and plan.is_private
-
-    def stated_plan(self) -> PrivacyPlan | StreamPlan | None:
-        """``privacy``; of a budget, the plan that spends it in steps of full batches, which cost no more than one."""
-        privacy = self.privacy
-        return privacy.plan(n_steps=self.planned_steps) if isinstance(privacy, PrivacyBudget) else privacy
-
-    def rho(self, t: int) -> float | dict[str, float]:
-        """Weight of step t in the average after it: :meth:`step_size`, and in a stream the last batch's share of all."""
-        return 1.0 / self.privacy.weight(t) if isinstance(self.privacy, StreamPlan) else self.step_size(t)
 
     def plan_of_fit(self) -> PrivacyPlan:
         """The plan of the fit that is running, or of the one that ``fit`` would begin."""
-        plan = self._fitting_plan or self.stated_plan()
+        plan = self._fitting_plan or stated_plan(self)
         return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
 
     def use_plan(self, plan: PrivacyPlan | None) -> None:
@@ -367,6 +353,12 @@ def weighs_records(model: Contract) -> bool:
     """Whether a private fit has weights of records, so that sums of their squares differ from those of the weights."""
     plan = model.plan_of_fit()
     return plan.is_private and plan.max_weight is not None
+
+
+def stated_plan(model: Contract) -> PrivacyPlan | StreamPlan | None:
+    """``privacy``; of a budget, the plan that spends it in steps of full batches, which cost no more than one."""
+    privacy = model.privacy
+    return privacy.plan(n_steps=model.planned_steps) if isinstance(privacy, PrivacyBudget) else privacy
 
 
 def plan_of_release(model: Contract) -> PrivacyPlan:

@@ -19,7 +19,7 @@ from vips.models import _typical as typical
 from vips.models._sequences import declared_of_steps
 from vips.models.components.categories import Categories
 from vips.models.markov import kernels
-from vips.models.markov.hidden import HiddenMarkovModel, names_of, steps_seen
+from vips.models.markov.hidden import HiddenMarkovModel, Words, names_of, steps_seen
 from vips.models.markov.matching import SymbolSimulator
 from vips.models.markov.posterior import Contexts, SymbolPosterior, private_chain, private_counts
 from vips.models.markov.start import classes_of_symbols, first_classes, states_of_bins
@@ -108,7 +108,7 @@ class CategoricalHMM(HiddenMarkovModel):
     n_symbols: int | None = None
     emissionprob_prior: float | None = positive(default=None)
 
-    parameters_in_words = "first states, moves and symbols"
+    _words = Words("first states, moves and symbols")
     exact_rows = True
     n_features = 1
 

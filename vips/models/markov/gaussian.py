@@ -39,7 +39,7 @@ from vips.models._starts import best_start
 from vips.models.components.component import Frame
 from vips.models.components.numbers import Numbers, standard_numbers
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, densities
-from vips.models.markov.hidden import HiddenMarkovModel, steps_seen
+from vips.models.markov.hidden import HiddenMarkovModel, Words, steps_seen
 from vips.models.markov.matching import VectorSimulator
 from vips.models.markov.posterior import order_of_mask, private_chain, private_counts
 from vips.models.markov.start import bins_of_pairs, states_of_bins
@@ -134,7 +134,7 @@ class GaussianHMM(HiddenMarkovModel):
     n_features: int | None = None
     max_norm: float | None = None
 
-    parameters_in_words = "first states, moves, means and covariances"
+    _words = Words("first states, moves, means and covariances")
     exact_rows = True
     exact_noise = ("count", "start", "moves")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["HiddenMarkovModel", "names_of", "steps_seen"]
+__all__ = ["HiddenMarkovModel", "Words", "names_of", "steps_seen"]
 
 _LIMIT = 6.0  # standard deviations from the mean, of a number or count in a private fit
 _NO_PRIOR = 1e-12
@@ -72,6 +72,14 @@ _LEAST = 1e-300
 _LEAST_LIKELY = 1e-90  # of a probability in an E-step
 _SHARES = 0.05, 0.35  # of the budget, of the first two phases: docs/sequences.md
 _AVERAGING = PolynomialAveraging(power=5.0)
+
+
+class Words(NamedTuple):
+    """What reports call the parameters, the sums over steps, and what a step has in each column."""
+
+    parameters: str = "first states, moves and columns"
+    sums: str = "sums of the columns"
+    cells: str = "cells"
 
 
 @arguments
@@ -94,16 +102,13 @@ class HiddenMarkovModel(SequenceModel):
     schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()", default=None)
 
     unit, name_of_components = "one sequence", "states"
-    parameters_in_words: ClassVar[str] = "first states, moves and columns"
-    sums_in_words: ClassVar[str] = "sums of the columns"
-    cells_in_words: ClassVar[str] = "cells"
+    _words: ClassVar[Words] = Words()
     exact_rows = True
     planned_steps = 60
     tolerance = 1e-3
     _unlisted = (
         "at_means", "chain_priors", "declared", "divergence_of_emissions", "drawn",
-        "inferred", "likely", "n_features", "name_of_components", "parameters_in_words", "simulator",
-        "cells_in_words", "sums_in_words", "typical_steps",
+        "inferred", "likely", "n_features", "name_of_components", "simulator", "typical_steps",
     )  # fmt: skip
 
     # -- what is seen: rows of columns --------------------------------------------------------------------------------
@@ -160,7 +165,7 @@ class HiddenMarkovModel(SequenceModel):
             "blocks": list(self._blocks_of_states()),
             "step_size": self.step_size,
             "released": "noisy counts of first states and of moves between states, and noisy "
-            f"{self.sums_in_words} in each state",
+            f"{self._words.sums} in each state",
         }
         if not self.is_private:
             return [FitPhase("states", n_steps, **states)]
@@ -173,9 +178,9 @@ class HiddenMarkovModel(SequenceModel):
             update=unchanged,
             end=self._binned,
             step_size=plain_average,
-            released=f"noisy counts of the {self.cells_in_words} in each column",
+            released=f"noisy counts of the {self._words.cells} in each column",
         )
-        pairs = self._phase_of_pairs(steps[1], f"noisy counts of neighbouring {self.cells_in_words}")
+        pairs = self._phase_of_pairs(steps[1], f"noisy counts of neighbouring {self._words.cells}")
         return [marginals, pairs, FitPhase("states", n_steps - marginals.n_steps - pairs.n_steps, **states)]
 
     def _phase_of_pairs(self, steps: dict[str, Any], released: str) -> FitPhase:
@@ -415,7 +420,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def describe(self) -> dict:
         follows, others = (
-            f"hence the posterior of {self.parameters_in_words}",
+            f"hence the posterior of {self._words.parameters}",
             "n_components, masks, priors and all other",
         )
         return described(self, follows, *self.declared(), f"{others} constructor arguments")

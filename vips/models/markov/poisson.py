@@ -13,7 +13,7 @@ from vips.models._sequences import declared_of_steps
 from vips.models.components.component import Kind
 from vips.models.components.counts import Counts
 from vips.models.components.declarations import Column
-from vips.models.markov.hidden import HiddenMarkovModel
+from vips.models.markov.hidden import HiddenMarkovModel, Words
 
 __all__ = ["PoissonHMM"]
 
@@ -85,8 +85,7 @@ class PoissonHMM(HiddenMarkovModel):
     lambdas_weight: float | None = positive(default=None)
     n_features: int | None = None
 
-    parameters_in_words, sums_in_words = "first states, moves and rates", "sums of the counts"
-    cells_in_words = "counts"
+    _words = Words("first states, moves and rates", "sums of the counts", "counts")
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
