@@ -6,26 +6,53 @@ scikit-learn does.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from sklearn.base import is_regressor
 from sklearn.utils import get_tags
 from sklearn.utils.validation import column_or_1d, validate_data
 
-from vips.core.contract import Contract
+from vips.core.contract import Contract, stated_plan
+from vips.core.ledger.ledger import PrivacyLedger, ledger_to_charge
+from vips.core.ledger.run import LedgerRun
 from vips.core.records.arrays import InMemoryData
 from vips.core.records.checks import check_data, refuse_dates, whole_csr
 from vips.core.records.groups import check_groups_of_source, group_numbers, name_of
 from vips.core.records.source import DataSource
 from vips.core.records.tables import from_arrow, without_mask
+from vips.core.stream_plan import StreamPlan
 from vips.data._dask import as_source
 from vips.data._labels import one_for_each_row, refuse_blanks
 from vips.data._sequence_source import SequenceSource
 from vips.data._texts import TextSource
+from vips.exceptions import LedgerError
 
-__all__ = ["check_persons", "numbers_of_rows", "persons_of", "rows_of", "table_of", "validated", "with_weights"]
+__all__ = [
+    "Beside",
+    "check_persons",
+    "ledger_of_fit",
+    "numbers_of_rows",
+    "persons_of",
+    "rows_of",
+    "table_of",
+    "validated",
+    "with_exposures",
+    "with_weights",
+]
 
 # Dtypes that an ordinary fit keeps; others are converted to the first.
 _NUMBERS = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What a fit was given beside rows, labels and weights; see :meth:`ConjugateExponentialModel.fit`."""
+
+    exposure: object = None
+    groups: object = None
+    public_X: object = None
+    public_y: object = None
 
 
 def rows_of(model: Contract, X, y) -> DataSource:
@@ -122,7 +149,7 @@ def numbers_of_rows(model: Contract, values, name: str, n_records: int) -> np.nd
 
 def with_weights(model: Contract, data: DataSource, sample_weight: object) -> DataSource:
     """The same rows with their weights."""
-    declared = getattr(model.stated_plan(), "max_weight", None)
+    declared = getattr(stated_plan(model), "max_weight", None)
     if sample_weight is None:
         if declared is not None:
             raise ValueError("`max_weight` is declared: pass fit(..., sample_weight=...).")
@@ -141,12 +168,54 @@ def with_weights(model: Contract, data: DataSource, sample_weight: object) -> Da
     return data.with_weights(weights)
 
 
+def with_exposures(model: Contract, data: DataSource) -> DataSource:
+    """The same rows with exposures in the last column of y, if there are any; ``takes_one_label`` is then false."""
+    exposure, bounds = model.beside.exposure, getattr(model, "exposure_bounds", None)
+    if exposure is None:
+        if bounds is not None:
+            in_stream = isinstance(model.privacy, StreamPlan)
+            call = "with_exposure(exposure).partial_fit(X, y)" if in_stream else "fit(X, y, exposure=...)"
+            raise ValueError(f"`exposure_bounds` are declared: pass {call}.")
+        return data
+    if not isinstance(data, InMemoryData):
+        raise TypeError("`exposure` is for arrays and data frames: a data source has no place for it.")
+    if model.is_private and bounds is None:
+        raise ValueError(
+            "`exposure_bounds` are required for a private fit with exposures: bounds that are learnt from them would "
+            "reveal the largest. Declare them, e.g. exposure_bounds=(1, 365); exposures beyond are brought there."
+        )
+    X, y = data.arrays
+    exposure = numbers_of_rows(model, exposure, "exposure", len(y))
+    if not model.is_private and not exposure.all():
+        raise ValueError("`exposure` must hold finite numbers above 0.")
+    model.takes_one_label = False
+    return InMemoryData(X, np.column_stack([y, exposure])).divided_like(data)
+
+
+def ledger_of_fit(model, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
+    """The ledger to charge, if any, after a check that this fit can be charged."""
+    sent = model.sent_from, getattr(model.privacy, "sent_from", None)
+    ledger = ledger_to_charge(ledger, *sent, plan=model.privacy)
+    if isinstance(ledger, LedgerRun):
+        return ledger
+    if ledger is not None and not model.is_private:
+        raise LedgerError(
+            "This fit adds no noise, so that no budget could pay for it. Write privacy=PrivacyBudget(epsilon, delta); for "
+            "public data, fit it outside of the ledger."
+        )
+    if ledger is not None and model.on_invalid == "raise":
+        raise LedgerError(
+            'on_invalid="raise" lets an error depend on a record, which no ledger can pay for: use "drop".'
+        )
+    return ledger
+
+
 def check_persons(model: Contract, data: DataSource, groups: object, arguments: str = "X, y") -> None:
     """Raise ValueError or TypeError if these records cannot be persons, or not under the model's plan.
 
     ``arguments`` are those of ``fit``, in words.
     """
-    stated = model.stated_plan()
+    stated = stated_plan(model)
     bounds_rows = getattr(stated, "max_rows_per_group", None) is not None
     if groups is None and not data.has_groups:
         if bounds_rows:

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -21,20 +22,20 @@ from vips._support.fitted import all_or_nothing, forget_fit
 from vips._support.validation import levels_to_user
 from vips.core import engine
 from vips.core.budget import PrivacyBudget
-from vips.core.contract import Contract
-from vips.core.ledger.ledger import PrivacyLedger, ledger_to_charge
+from vips.core.contract import Contract, completed_plan, stated_plan
+from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.origin import RemembersItsLedger
-from vips.core.ledger.run import LedgerRun
 from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import Records
 from vips.core.stream_plan import StreamPlan
 from vips.core.units import unit_of_group
 from vips.data._columns import names_of, warn_of_undeclared
 from vips.data._step_index import is_in_slots
-from vips.exceptions import LedgerError, PrivacyWarning
+from vips.door import Beside
+from vips.exceptions import LedgerError
 from vips.executors import resolve as executors
 from vips.expfam._headline import Headline
-from vips.parts import SelfDescription
+from vips.parts import SelfDescription, telling_blocks
 from vips.persistence.checkpoint import Journal
 from vips.persistence.fitted import released_arrays, save_model
 from vips.report.only_noise import is_only_noise
@@ -103,15 +104,22 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     last_posterior_: ClassVar[Any]  # each family has its own
     _kept_by_clone = ("_chunk_size", "sent_from")
     _chunk_size = None
+    # Keywords of `fit` that the class takes, of those that stand beside rows.
+    _beside: ClassVar[tuple[str, ...]] = ("sample_weight",)
     _computed = None  # dict of what was computed from released values, once it was asked for; a fit makes it anew
     # What reading `posterior_` does before it is computed: "compute" it, give the "last" one, or "hide" it.
     _first_reading = "compute"
     # Further names that answer to the engine or to comparisons, which `dir` leaves out: see `__dir__`.
     _unlisted = (
-        "advice", "bound", "forget_computed", "ledger_of_fit", "name_of_ratio",
+        "advice", "beside", "bound", "check_beside", "forget_computed", "name_of_ratio",
         "name_of_score", "once", "read_rows", "records_of", "sent_from", "settling_of", "table_of",
-        "warn_of_no_intervals",
     )  # fmt: skip
+
+    def __init_subclass__(cls, **settings: Any) -> None:
+        """A class that states what it takes beside rows shows that in the signature of its ``fit``."""
+        if "_beside" in vars(cls):
+            cls.fit = all_or_nothing(cls.fit, cls._beside)  # type: ignore[method-assign]
+        super().__init_subclass__(**settings)
 
     @property
     def posterior_(self) -> Any:
@@ -151,11 +159,6 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             return str(missing)
         return ""
 
-    def warn_of_no_intervals(self) -> None:
-        """Say why a summary has no limits, if it has none."""
-        if reason := self.why_no_intervals():
-            warnings.warn(f"No interval knows the noise. {reason}", PrivacyWarning, stacklevel=levels_to_user())
-
     @property
     def chunk_size(self) -> int:
         """Records per E-step call. A speed and memory knob: it changes no result beyond rounding."""
@@ -165,17 +168,20 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     def chunk_size(self, value: int) -> None:
         self._chunk_size = value
 
-    @all_or_nothing
+    @partial(all_or_nothing, beside=_beside)
     def fit(
         self,
         X,
         y=None,
         *,
+        exposure: object = None,
         sample_weight: object = None,
         ledger: PrivacyLedger | None = None,
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
         groups: object = None,
+        public_X: object = None,
+        public_y: object = None,
     ) -> Self:
         """Fit by (private) stochastic variational Bayes.
 
@@ -186,6 +192,9 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             (``vips.data``) hold their own labels. A Dask collection is a source.
         y : array of shape (n_records, ...), optional
             Ignored by models of records without labels.
+        exposure : array or series of shape (n_records,), optional
+            Over how much time, or among how many, each count was made: expected counts are the exposure times those for an
+            exposure of 1. A record whose exposure is not above 0 is defective. For arrays and data frames.
         sample_weight : array or series of shape (n_records,), optional
             How much each record counts, as the weights of a survey do, for arrays and data frames: one of weight 2 counts as
             two. A private fit needs ``privacy=budget.plan(max_weight=W)``: larger weights count as W, and records whose weight
@@ -203,6 +212,10 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             the guarantee protects as a whole: one coin, one clip, one share of the sum. Rows without an id are left out of a
             private fit. The report's unit names the series. ``PrivacyPlan(max_rows_per_group=...)`` bounds a person's rows. For
             data sources: :func:`vips.data.regroup`, whose result protects persons without ``groups``.
+        public_X, public_y : optional
+            Records that anybody may know, of the same columns and labels, and as similar as there are: a private fit starts at
+            their posterior and takes it for its prior, at a weight that it learns from released totals (docs/logistic.md). They
+            cost nothing, and nothing protects them.
 
         Returns
         -------
@@ -227,16 +240,19 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 "A StreamPlan is for batches that arrive one by one: call partial_fit(batch), or pass a PrivacyPlan."
             )
         executor = executors.resolve(executor)
-        ledger = self.ledger_of_fit(ledger)
+        ledger = door.ledger_of_fit(self, ledger)
+        self.beside = Beside(exposure, groups, public_X, public_y)
+        self.check_beside(X)
         self._forget()
         journal = Journal()
         try:
-            records = self.records_of(X, y)
+            records = door.with_exposures(self, self.records_of(X, y))
             weighted = door.with_weights(self, records, sample_weight)
             data = door.persons_of(self, weighted, groups, "X" if y is None else "X, y")
             self.check_features()
+            del self.beside
             warn_of_undeclared(X, self.declared_columns, names_of(y, groups, sample_weight))
-            plan = self.completed_plan(self.stated_plan() or self.default_plan(data.n_records))
+            plan = completed_plan(self, stated_plan(self) or self.default_plan(data.n_records))
             if sample_weight is not None and plan.max_weight is None:
                 plan = replace(plan, max_weight=np.inf)
             self.use_plan(plan)
@@ -264,7 +280,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
                 ledger=journal.run.entry,
                 sha256=fingerprint_of(lambda: released_arrays(self)),
             )
-            only_noise = is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std)
+            only_noise = is_only_noise(telling_blocks(self), noisy_totals.average, noisy_totals.noise_std)
             prepared = {"preprocessing": IN_SLOTS} if is_in_slots(X) else {}
             self.privacy_ = PrivacyReport((release,), unit or facts["unit"], only_noise, **prepared)
             warn_of_unread(self)
@@ -278,6 +294,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             raise
         finally:
             self.use_plan(None)
+            vars(self).pop("takes_one_label", None)
             journal.leave()
         return self
 
@@ -373,7 +390,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.takes_sparse
-        tags.non_deterministic = self.is_private and not self.stated_plan().reproducible_noise
+        tags.non_deterministic = self.is_private and not stated_plan(self).reproducible_noise
         return tags
 
     def __dir__(self) -> list[str]:
@@ -389,27 +406,13 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         shown._first_reading = "hide"
         return super(ConjugateExponentialModel, shown)._get_fitted_attr_html(doc_link)
 
-    def ledger_of_fit(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
-        """The ledger to charge, if any, after a check that this fit can be charged."""
-        sent = self.sent_from, getattr(self.privacy, "sent_from", None)
-        ledger = ledger_to_charge(ledger, *sent, plan=self.privacy)
-        if isinstance(ledger, LedgerRun):
-            return ledger
-        if ledger is not None and not self.is_private:
-            raise LedgerError(
-                "This fit adds no noise, so that no budget could pay for it. Write privacy=PrivacyBudget(epsilon, delta); for "
-                "public data, fit it outside of the ledger."
-            )
-        if ledger is not None and self.on_invalid == "raise":
-            raise LedgerError(
-                'on_invalid="raise" lets an error depend on a record, which no ledger can pay for: use "drop".'
-            )
-        return ledger
-
     def check_features(self) -> None:
         """Raise ValueError if ``n_features_in_`` columns, a public number, cannot work. Runs before values are used."""
         if self.n_features_in_ < 1:
             raise ValueError("X has no columns.")
+
+    def check_beside(self, X) -> None:
+        """Raise ValueError if what stands beside these rows cannot work, from public facts, before a value is read."""
 
     def settling_of(self, plan: PrivacyPlan) -> Settling | None:
         """What stops a fit early: of an ordinary one, whose number and sizes of steps nobody has stated."""
@@ -424,6 +427,8 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             f"{type(self).__name__} has not settled in {n_steps:,} steps: its posterior {how}. "
             "For another number of steps, write privacy=PrivacyPlan.non_private(n_steps=...)."
         )
+
+    beside = Beside()  # until its values are read
 
     # How records come in. A model that takes something else overrides them.
     records_of = door.rows_of

@@ -6,6 +6,7 @@ Every method has a default, so that any model can be compared. Only held-out sco
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from vips._support.validation import levels_to_user
 from vips.core.units import is_group
+from vips.exceptions import PrivacyWarning
 from vips.expfam import Draws, ScaledDirichlet
 from vips.expfam.divergences import BY_MOMENTS, FAMILIES, Family
 from vips.report.only_noise import blocks_of_noise
@@ -31,6 +34,8 @@ __all__ = [
     "in_table",
     "indexed",
     "last_of",
+    "telling_blocks",
+    "warn_of_no_intervals",
 ]
 
 # Standard deviations of noise above which a count is taken for one of records; missing values then get an indicator, say.
@@ -226,7 +231,7 @@ class SelfDescription:
         if not hasattr(self, "noisy_totals_"):
             return {}
         shares, blocks, totals = {}, self.blocks(), self.noisy_totals_
-        telling = self.telling_blocks()
+        telling = telling_blocks(self)
         hidden = blocks_of_noise(telling, totals.average, totals.noise_std)
         if len(hidden) == len(telling):
             hidden = tuple(blocks)
@@ -238,11 +243,6 @@ class SelfDescription:
             shares[name] = 0.0 if is_hidden else max(0.0, 1.0 - float(np.mean(noise)) / size)
         return shares
 
-    def telling_blocks(self) -> dict:
-        """Blocks that tell whether a fit released nothing but noise, because the deviations of their noise are exact."""
-        names = self.exact_noise
-        return {name: block for name, block in self.blocks().items() if names is None or name in names}
-
     def clip_biases(self) -> bool:
         """Whether clipping may have biased the parameters of this fit: its clip norm is below the largest norm of a record.
 
@@ -252,6 +252,18 @@ class SelfDescription:
         if is_group(self.privacy_.unit):
             n_rows = plan.max_rows_per_group or np.inf
         return plan.clip_norm < n_rows * self.max_record_norm() * (1.0 - 1e-9)
+
+
+def telling_blocks(model) -> dict:
+    """Blocks that tell whether a fit released nothing but noise, because the deviations of their noise are exact."""
+    names = model.exact_noise
+    return {name: block for name, block in model.blocks().items() if names is None or name in names}
+
+
+def warn_of_no_intervals(model) -> None:
+    """Say why a summary has no limits, if it has none."""
+    if reason := model.why_no_intervals():
+        warnings.warn(f"No interval knows the noise. {reason}", PrivacyWarning, stacklevel=levels_to_user())
 
 
 def last_of(names: list[str], index: tuple[int, ...]) -> str:

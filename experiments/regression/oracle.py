@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import expit
 
 from vips import BayesianLogisticRegression, Records
+from vips.core.contract import plan_of_release
 from vips.core.phases import phases_of
 from vips.models.regression.posterior import CoefficientPosterior
 
@@ -49,7 +50,7 @@ def precision_of_oracle(
         person = np.arange(len(y)) if person is None else person
         scores = np.stack([np.bincount(person, weights * (y - p) * column) for column in rows.T])
         varies = scores @ scores.T
-    (released,) = search.released(model.noisy_totals_.noise_std, model.plan_of_release())
+    (released,) = search.released(model.noisy_totals_.noise_std, plan_of_release(model))
     varies += np.eye(len(varies)) / (1.0 / released.stds[:, 0] ** 2).sum()
     known = curvature @ np.linalg.solve(varies, curvature)
     known += model._prior_of(coordinates, 0, 1.0 if model.prior is None else float(model.prior), 1.0).precision

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pytest
 from sklearn import config_context
 from sklearn.base import clone
-from sklearn.model_selection import GroupKFold, cross_val_score, cross_validate
+from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 
-from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments
+from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments, exposures
 from tests.laws.checks import last_phase
 from tests.mutants import check_notices
 from tests.steps import Stop, stopped_after
@@ -31,7 +31,7 @@ from vips.core.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.core.records.groups import canonical_id, group_numbers, ids_and_numbers
 from vips.core.sums import Block, DenseStatistics, RecordStatistics
 from vips.data import InMemoryData, NpySource
-from vips.door import persons_of
+from vips.door import Beside, persons_of
 from vips.exceptions import LedgerError
 from vips.models.regression.mixed.contract import MixedRegression
 from vips.models.regression.mixed.posterior import MixedPosterior
@@ -251,8 +251,7 @@ def prepared(case, noise="gaussian", n_persons=15):
 
 
 def grouped(model, records, ids, plan):
-    if hasattr(type(model), "_ids"):  # as `fit` does
-        model._ids = ids
+    model.beside = Beside(groups=ids)  # as `fit` does
     return persons_of(model, model.records_of(*records, *[None] * (2 - len(records))), ids)
 
 
@@ -629,24 +628,24 @@ def test_a_million_rows_of_one_person():
 # -- scikit-learn -------------------------------------------------------------------------------------------
 
 
-def test_pipelines_and_cross_validation_hand_groups_to_fit_or_the_fit_refuses():
-    """Without metadata routing, scikit-learn gives groups to the splitter only."""
+@pytest.mark.parametrize("case", {type(case.make_model()): case for case in CASES}.values(), ids=lambda case: case.name)
+def test_cross_validation_hands_groups_to_the_fit_of_every_class(case):
+    model = case.make_model(privacy=replace(PLAN, max_rows_per_group=4), random_state=0)
+    ids, records = pd.Series(np.arange(24) // 2, name="patient_id"), case.make_records(24, np.random.default_rng(0))
+    beside = {"groups": ids} | exposures(records)
+    with config_context(enable_metadata_routing=True):
+        scores = cross_validate(
+            model.set_fit_request(**dict.fromkeys(beside, True)), *arguments(records), params=beside, cv=GroupKFold(2),
+            scoring=lambda *fitted: 0.0, return_estimator=True, error_score="raise",
+        )  # fmt: skip
+    assert {fitted.privacy_.unit for fitted in scores["estimator"]} == {"all rows of one patient_id"}
+
+
+def test_pipelines_hand_groups_to_fit():
     pipeline = make_pipeline(TableEncoder([(0, 1)] * 4), BetaBernoulli(privacy=PLAN))
     persons = pd.Series(np.arange(20) // 3, name="patient_id")
     pipeline.fit(np.arange(80).reshape(20, 4) % 2.0, betabernoulli__groups=persons)
     assert pipeline[-1].privacy_.unit == "all rows of one patient_id"
-    rng = np.random.default_rng(0)
-    X, y, ids = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), pd.Series(np.arange(60) // 4, name="patient_id")
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, max_rows_per_group=4)
-    model = BayesianLogisticRegression(privacy=plan, max_norm=2.0)
-    with pytest.raises(ValueError, match="ids as `groups`"):
-        cross_val_score(model, X, y, groups=ids, cv=GroupKFold(3), error_score="raise")
-    with config_context(enable_metadata_routing=True):
-        asking = model.set_fit_request(groups=True)
-        scores = cross_validate(
-            asking, X, y, params={"groups": ids}, cv=GroupKFold(3), return_estimator=True, error_score="raise"
-        )
-    assert {estimator.privacy_.unit for estimator in scores["estimator"]} == {"all rows of one patient_id"}
 
 
 def test_masks_of_tables_and_labels_hide_what_they_hold():

@@ -28,7 +28,7 @@ from vips.core.execution.partitions import has_exact_rows
 from vips.core.phases import FitPhase, phases_of, step_of
 from vips.core.posteriors import posterior_arrays
 from vips.data import Sequences
-from vips.door import persons_of
+from vips.door import Beside, persons_of, with_exposures
 
 __all__ = ["ALL", "phases"]
 
@@ -136,9 +136,9 @@ def a_person_moves_the_sum_by_at_most_one_clip(case, steps=None):
 
 def _by_persons(model, rows, ids):
     X, *y = arguments(rows)
-    if exposures(rows):
-        model.with_exposure(**exposures(rows))
-    return persons_of(model, model.records_of(X, *(y or [None])), ids)
+    vars(model).pop("takes_one_label", None)
+    model.beside = Beside(**exposures(rows))
+    return persons_of(model, with_exposures(model, model.records_of(X, *(y or [None]))), ids)
 
 
 def _sum(case, model, phase, data, posterior, noise) -> np.ndarray:

@@ -26,7 +26,7 @@ from vips.persistence.archive import read_archive
 
 # Attributes that a private fit adds to those of the constructor.
 # Attributes of a fit that is running, and what is computed from released values when it is asked for.
-WORKING = {"_computed", "_fitting_plan", "_public", "_read"}
+WORKING = {"_computed", "_fitting_plan", "_read"}
 LEARNT = {"n_features_in_", "last_posterior_", "noisy_totals_", "privacy_"}
 OF_CLASS = {
     "BayesianLogisticRegression": {"classes_"},

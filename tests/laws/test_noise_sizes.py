@@ -14,6 +14,7 @@ from tests.mutants import check_notices
 from tests.tools.auditing.audits import look_only_for
 from vips import FitPhase, PrivacyLedger, PrivacyPlan, StreamPlan, audit
 from vips.core import phases
+from vips.core.contract import completed_plan
 from vips.core.phases import phases_of
 from vips.streams import release
 from vips.streams.release import CorrelatedNoise
@@ -39,7 +40,7 @@ def zeros(blocks, plan):
 
 def check_phases(model, n_steps=N_STEPS):
     """Noise as the engine draws it, for all of the model's blocks, against the blocks by which a phase clips."""
-    plan = model.completed_plan(model.privacy)
+    plan = completed_plan(model, model.privacy)
     first = 1
     for phase in phases_of(model, n_steps):
         of_step = plan.of_step(first)

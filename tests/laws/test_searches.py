@@ -165,12 +165,10 @@ def moved_by(model, step, records) -> np.ndarray:
     plan = replace(step.plan, sampling="full", sampling_rate=1.0)
     model.use_plan(plan)
     named = {name: records.get(name) for name in ("groups", "sample_weight")}
-    if "exposure" in records:
-        model.with_exposure(records["exposure"])
-    data = door.with_weights(model, model.records_of(records["X"], records["y"]), named["sample_weight"])
-    data = door.persons_of(model, data, named["groups"])
-    if "exposure" in records:
-        model.takes_one_label = False
+    vars(model).pop("takes_one_label", None)
+    model.beside = door.Beside(records.get("exposure"))
+    data = door.with_exposures(model, model.records_of(records["X"], records["y"]))
+    data = door.persons_of(model, door.with_weights(model, data, named["sample_weight"]), named["groups"])
     total, blocks = (
         engine.clipped_sum(model, step.phase, data, step.posterior, plan, plan.randomness(0), 1),
         step.phase.blocks,

@@ -27,6 +27,7 @@ from vips import (
     PrivacyLedger,
     PrivacyPlan,
 )
+from vips.core.contract import completed_plan, stated_plan
 from vips.core.engine import clipped_sum
 from vips.core.execution.local import Threads
 from vips.core.execution.partitions import Task
@@ -124,7 +125,7 @@ def plan_with(noise="gaussian", **settings):
 
 def totals(model, X, y, weights, groups=None, n_steps=6):
     """Exact sum of the first and the last phase, over block scales, as one vector; and the clip norm."""
-    plan = model.completed_plan(model.stated_plan())
+    plan = completed_plan(model, stated_plan(model))
     data = InMemoryData(X, y).with_weights(weights)
     data = data if groups is None else data.grouped(groups)
     model.use_plan(plan)
@@ -254,7 +255,7 @@ def test_squares_of_scores_are_those_of_weighted_sums_over_a_persons_rows(chunk_
     with_columns(model, X).classes_ = np.array([0, 1])
     weights = np.random.default_rng(0).uniform(0.0, 5.0, len(X))
     (_, last), _ = totals(model, X, y * 1.0, weights, np.repeat(np.arange(len(sizes)), sizes))
-    model.use_plan(model.completed_plan(model.privacy))
+    model.use_plan(completed_plan(model, model.privacy))
     blocks, search = model.blocks(), model.shaped_after(5).search
     model.use_plan(None)
     assert not search.point.any()

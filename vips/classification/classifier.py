@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import ClassifierMixin
 
 from vips._support.arguments import arguments
-from vips._support.fitted import without_weights
+from vips._support.fitted import all_or_nothing
 from vips.classification.encoder import ClassTables
 from vips.classification.tables import ClassTable
 from vips.core.budget import PrivacyBudget
@@ -104,7 +104,7 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
     encoders = (ClassTables,)
     budgets = (PrivacyBudget, None)
 
-    @without_weights
+    @all_or_nothing
     def fit(
         self,
         X,

@@ -26,7 +26,10 @@ from vips.core.step_size import RobbinsMonro
 from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block, RecordStatistics
 
-__all__ = ["Contract"]
+__all__ = [
+    "Contract", "completed_plan", "moves_averages", "plan_of_release", "released", "scheduled", "stated_plan",
+    "weighs_records",
+]  # fmt: skip
 
 # Steps that are kept to tell whether a fit has settled, and the most numbers of one.
 _MOST_KEPT, _MOST_NUMBERS = 24, 2_000
@@ -188,11 +191,6 @@ class Contract(ABC):
         first = n_steps - last.n_steps // 2 + 1
         return np.linspace(first, n_steps, n_kept).round().astype(int).tolist() if small else ()
 
-    @property
-    def moves_averages(self) -> bool:
-        """Whether the class has a :meth:`transport` of its own, so that deviations of noise may differ within a block."""
-        return type(self).transport is not Contract.transport
-
     def to_match(self) -> Any:
         """How records are matched to the released totals, for models that can be simulated: see ``match`` of the model."""
         raise NotImplementedError(f"{type(self).__name__} is not matched to its totals.")
@@ -220,20 +218,6 @@ class Contract(ABC):
         plan = self.plan_of_fit()
         return 1.0 if plan.sampling_rate == 1.0 and (t == 1 or not plan.is_private) else RobbinsMonro()(t)
 
-    def scheduled(self, t: int, averaging: Callable[[int], float]) -> float:
-        """ρ of the steps t = 1, 2, … of a phase that forgets what came before it: 1 in the first.
-
-        Then the model's ``schedule(t)`` if there is one, ``averaging(t)`` in a private fit, (1 + t)^(-0.6) in a non-private
-        stochastic one, and 1 in a non-private full-batch one, which is textbook variational Bayes.
-        """
-        if t == 1:
-            return 1.0
-        if self.schedule is not None:
-            return self.schedule(t)
-        if self.is_private:
-            return averaging(t)
-        return 1.0 if self.plan_of_fit().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
-
     def default_clip(self) -> float:
         """Clip norm when the plan has none: a public function of constructor arguments and the number of columns."""
         largest = self.max_record_norm()
@@ -252,11 +236,6 @@ class Contract(ABC):
     def max_record_norm(self) -> float:
         """Largest norm that a valid record can have; ``inf`` if there is no bound."""
         return np.inf
-
-    def largest_norm_in_fit(self) -> float:
-        """About the same in all steps of a fit, where rows may be in other coordinates than they come in; for comparisons with
-        a clip that hardly ever binds."""
-        return self.max_record_norm()
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Plan of a non-private fit (``privacy=None``), which may look at the data."""
@@ -295,11 +274,7 @@ class Contract(ABC):
 
     def describe(self) -> dict:
         """``unit``, ``released`` and ``declared_public`` of the privacy report."""
-        return {"unit": self.unit, "released": self.released(), "declared_public": ("all constructor arguments",)}
-
-    def released(self, *others: str) -> tuple[str, ...]:
-        """What each phase of a fit releases, and what else does, in words."""
-        return released_in(phases_of(self, self.plan_of_fit().n_steps)) + others
+        return {"unit": self.unit, "released": released(self), "declared_public": ("all constructor arguments",)}
 
     def check_values(self, X: Any, y: Any) -> None:  # noqa: B027
         """Further checks of the values in a non-private fit; may raise, and name values."""
@@ -335,42 +310,66 @@ class Contract(ABC):
     @property
     def is_private(self) -> bool:
         """Whether a fit adds noise."""
-        plan = self._fitting_plan or self.stated_plan()  # which plans a budget anew
+        plan = self._fitting_plan or stated_plan(self)  # which plans a budget anew
         return isinstance(plan, PrivacyPlan | StreamPlan) and plan.is_private
-
-    @property
-    def weighs_records(self) -> bool:
-        """Whether a private fit has weights of records, so that sums of their squares differ from those of the weights."""
-        plan = self.plan_of_fit()
-        return plan.is_private and plan.max_weight is not None
-
-    def stated_plan(self) -> PrivacyPlan | StreamPlan | None:
-        """``privacy``; of a budget, the plan that spends it in steps of full batches, which cost no more than one."""
-        privacy = self.privacy
-        return privacy.plan(n_steps=self.planned_steps) if isinstance(privacy, PrivacyBudget) else privacy
-
-    def rho(self, t: int) -> float | dict[str, float]:
-        """Weight of step t in the average after it: :meth:`step_size`, and in a stream the last batch's share of all."""
-        return 1.0 / self.privacy.weight(t) if isinstance(self.privacy, StreamPlan) else self.step_size(t)
 
     def plan_of_fit(self) -> PrivacyPlan:
         """The plan of the fit that is running, or of the one that ``fit`` would begin."""
-        plan = self._fitting_plan or self.stated_plan()
+        plan = self._fitting_plan or stated_plan(self)
         return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
-
-    def plan_of_release(self) -> PrivacyPlan:
-        """The plan of the fit that is running, or of the one that is over."""
-        return self._fitting_plan or self.privacy_.plan
 
     def use_plan(self, plan: PrivacyPlan | None) -> None:
         """The whole plan of the fit that begins: ``privacy``, or its default, with a clip norm and the weights of phases. None
         when the fit is over."""
         self._fitting_plan = plan
 
-    def completed_plan(self, plan: PrivacyPlan) -> PrivacyPlan:
-        """The plan with the weights of the phases, and with a clip norm."""
-        plan = plan.with_phases(weights_of(phases_of(self, plan.n_steps, self.blocks())))
-        return plan if plan.clip_norm is not None else replace(plan, clip_norm=self.clip_for(plan.max_rows_per_group))
+
+def moves_averages(model: Contract) -> bool:
+    """Whether the class has a ``transport`` of its own, so that deviations of noise may differ within a block."""
+    return type(model).transport is not Contract.transport
+
+
+def scheduled(model: Contract, t: int, averaging: Callable[[int], float]) -> float:
+    """ρ of the steps t = 1, 2, … of a phase that forgets what came before it: 1 in the first.
+
+    Then the model's ``schedule(t)`` if there is one, ``averaging(t)`` in a private fit, (1 + t)^(-0.6) in a non-private
+    stochastic one, and 1 in a non-private full-batch one, which is textbook variational Bayes.
+    """
+    if t == 1:
+        return 1.0
+    if model.schedule is not None:
+        return model.schedule(t)
+    if model.is_private:
+        return averaging(t)
+    return 1.0 if model.plan_of_fit().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
+
+
+def released(model: Contract, *others: str) -> tuple[str, ...]:
+    """What each phase of a fit releases, and what else does, in words."""
+    return released_in(phases_of(model, model.plan_of_fit().n_steps)) + others
+
+
+def weighs_records(model: Contract) -> bool:
+    """Whether a private fit has weights of records, so that sums of their squares differ from those of the weights."""
+    plan = model.plan_of_fit()
+    return plan.is_private and plan.max_weight is not None
+
+
+def stated_plan(model: Contract) -> PrivacyPlan | StreamPlan | None:
+    """``privacy``; of a budget, the plan that spends it in steps of full batches, which cost no more than one."""
+    privacy = model.privacy
+    return privacy.plan(n_steps=model.planned_steps) if isinstance(privacy, PrivacyBudget) else privacy
+
+
+def plan_of_release(model: Contract) -> PrivacyPlan:
+    """The plan of the fit that is running, or of the one that is over."""
+    return model._fitting_plan or model.privacy_.plan
+
+
+def completed_plan(model: Contract, plan: PrivacyPlan) -> PrivacyPlan:
+    """The plan with the weights of the phases, and with a clip norm."""
+    plan = plan.with_phases(weights_of(phases_of(model, plan.n_steps, model.blocks())))
+    return plan if plan.clip_norm is not None else replace(plan, clip_norm=model.clip_for(plan.max_rows_per_group))
 
 
 def _usable_rows(X: Any) -> np.ndarray:

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Any
 from vips._support.validation import check_integer
 from vips.core.plan import PrivacyPlan
 from vips.core.plan_phases import Phase
+from vips.core.stream_plan import StreamPlan
 from vips.core.sums import Block, RecordStatistics
 
 if TYPE_CHECKING:
     from vips.core.contract import Contract
 
 __all__ = [
-    "FitPhase", "completed", "phases_of", "plain_average", "released_in", "step_of", "steps_of_shares", "unchanged",
-    "weights_of",
+    "FitPhase", "completed", "phases_of", "plain_average", "released_in", "step_of", "step_weight", "steps_of_shares",
+    "unchanged", "weights_of",
 ]  # fmt: skip
 
 _MOST_WEIGHT = 1e6  # over that of other steps, which a plan takes
@@ -122,12 +123,17 @@ def completed(
     return tuple(phases)
 
 
+def step_weight(model: Contract, t: int) -> float | dict[str, float]:
+    """Weight of step t in the average after it: ``step_size``, and in a stream the last batch's share of all."""
+    return 1.0 / model.privacy.weight(t) if isinstance(model.privacy, StreamPlan) else model.step_size(t)
+
+
 def _whole(model: Contract, phase: FitPhase, first: int, blocks: Mapping[str, Block] | None) -> FitPhase:
     return replace(
         phase,
         blocks=_named(model, phase, blocks),
         update=model.to_posterior if phase.update is None else phase.update,
-        step_size=(lambda s: model.rho(first + s)) if phase.step_size is None else phase.step_size,
+        step_size=(lambda s: step_weight(model, first + s)) if phase.step_size is None else phase.step_size,
     )
 
 

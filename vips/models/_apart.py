@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import column_or_1d
 
 from vips.core import engine
+from vips.core.contract import completed_plan, stated_plan
 from vips.core.mechanism.noise import Randomness
 from vips.core.phases import phases_of
 from vips.core.records.arrays import InMemoryData
@@ -44,7 +45,7 @@ def fit_apart(model, X, y=None):
     -------
     model
     """
-    plan = model.completed_plan(model.stated_plan() or model.default_plan(X.shape[0]))
+    plan = completed_plan(model, stated_plan(model) or model.default_plan(X.shape[0]))
     model.use_plan(plan)
     records = InMemoryData(X, y)
     if not model.is_private:

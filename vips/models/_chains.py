@@ -24,7 +24,7 @@ from vips.core.exact.lanes import (
 )
 from vips.core.exact.threads import run_ranges
 
-__all__ = ["inferred"]
+__all__ = ["inferred", "plugs_in"]
 
 _TINY = {np.float64: 1e-290, np.float32: 1e-36}  # of a probability given the steps so far
 _LEAST_SINGLE = 1e-18  # the product of two of them is a number in single precision
@@ -32,6 +32,11 @@ _LEAST_STEPS = 2_000  # below it, one thread
 
 _jit = compiled(nogil=True, error_model="numpy")
 _inner = compiled(nogil=True, error_model="numpy", no_cpython_wrapper=True)
+
+
+def plugs_in(model) -> bool:
+    """Whether E-steps take posterior means."""
+    return model.is_private or model.inference == "em"
 
 
 def inferred(
@@ -69,6 +74,7 @@ def inferred(
     """
     n_steps, K = likely.shape
     lengths = np.diff(offsets)
+    dtype = np.dtype(dtype).type
     shares, pairs = aligned((n_steps, K), dtype), np.empty((len(lengths), K, K), dtype)
     log_likelihood = np.empty(len(lengths))
     floor = _LEAST_SINGLE if dtype == np.float32 else 0.0

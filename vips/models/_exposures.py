@@ -2,78 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
 from sklearn.metrics import r2_score
 
-from vips._support.arguments import arguments, whole
 from vips._support.validation import check_number
-from vips.core.records.arrays import InMemoryData
-from vips.core.records.source import DataSource
-from vips.core.stream_plan import StreamPlan
-from vips.door import numbers_of_rows
+from vips.door import Beside
 
-__all__ = ["MOST", "TakesExposures", "check_counts", "check_planned", "counts_and_exposures", "times_exposure"]
+__all__ = [
+    "MOST",
+    "check_counts",
+    "check_planned",
+    "counts_and_exposures",
+    "score_of_counts",
+    "times_exposure",
+    "with_exposure",
+]
 
 MOST = 1_000_000  # upper limit of `max_count`
 
 
-@arguments
-class TakesExposures:
-    """What models with ``exposure_bounds`` share, whose labels are counts: beside these, exposures stand in the last column, if
-    there are any. ``takes_one_label`` is then false during a fit. A base class after the family's.
-    """
+def score_of_counts(self, X, y, sample_weight=None, exposure=1.0) -> float:
+    """R² of the counts that ``predict`` expects for these exposures."""
+    return float(r2_score(y, self.predict(X, exposure), sample_weight=sample_weight))
 
-    max_count: int | None = whole(default=None, high=MOST)
-    exposure_bounds: tuple[float, float] | None = None
 
-    _exposure = None  # until records are read
-
-    def score(self, X, y, sample_weight=None, exposure=1.0) -> float:
-        """R² of the counts that ``predict`` expects for these exposures."""
-        return float(r2_score(y, self.predict(X, exposure), sample_weight=sample_weight))
-
-    def with_exposure(self, exposure) -> Self:
-        """The model, whose next records have these exposures: a batch of a stream, or the records of who fits it."""
-        self._exposure = exposure
-        return self
-
-    @contextmanager
-    def exposed(self, exposure) -> Iterator[None]:
-        """While a fit runs, whose records have these exposures."""
-        self.with_exposure(exposure)
-        try:
-            yield
-        finally:
-            for name in ("_exposure", "takes_one_label"):
-                vars(self).pop(name, None)
-
-    def exposed_records(self, records_of: Callable[..., DataSource], X, y) -> DataSource:
-        """What ``records_of`` of the base class gives, with exposures beside the counts if there are any."""
-        exposure, self._exposure, self.takes_one_label = self._exposure, None, True
-        records = records_of(X, y)
-        if exposure is None:
-            if self.exposure_bounds is not None:
-                in_stream = isinstance(self.privacy, StreamPlan)
-                call = "with_exposure(exposure).partial_fit(X, y)" if in_stream else "fit(X, y, exposure=...)"
-                raise ValueError(f"`exposure_bounds` are declared: pass {call}.")
-            return records
-        if not isinstance(records, InMemoryData):
-            raise TypeError("`exposure` is for arrays and data frames: a data source has no place for it.")
-        if self.is_private and self.exposure_bounds is None:
-            raise ValueError(
-                "`exposure_bounds` are required for a private fit with exposures: bounds that are learnt from them would "
-                "reveal the largest. Declare them, e.g. exposure_bounds=(1, 365); exposures beyond are brought there."
-            )
-        X, y = records.arrays
-        exposure = numbers_of_rows(self, exposure, "exposure", len(y))
-        if not self.is_private and not exposure.all():
-            raise ValueError("`exposure` must hold finite numbers above 0.")
-        self.takes_one_label = False
-        return InMemoryData(X, np.column_stack([y, exposure])).divided_like(records)
+def with_exposure(self, exposure) -> Self:
+    """The model, whose next batch of a stream has these exposures."""
+    self.beside = Beside(exposure)
+    return self
 
 
 def times_exposure(exposure, rates: np.ndarray) -> np.ndarray:

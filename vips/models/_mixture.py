@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from sklearn.base import DensityMixin
 
+from vips.core.contract import weighs_records
 from vips.core.plan import PrivacyPlan
 from vips.core.sums import Block, RecordStatistics
 from vips.model import ConjugateExponentialModel
@@ -21,7 +22,7 @@ from vips.models.components.matching.simulator import levels_at, weights_in
 from vips.models.components.matching.steps import StepSimulator, kept_steps, totals_of
 from vips.parts import Score, average
 
-__all__ = ["Mixture", "MixtureSimulator", "information_criterion"]
+__all__ = ["Mixture", "MixtureSimulator", "block_of_squares", "information_criterion", "with_squares"]
 
 
 class Mixture(DensityMixin, ConjugateExponentialModel):
@@ -33,19 +34,11 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
     ignores_labels = True
     planned_steps = 60
     tolerance = 1e-3
-    _unlisted = ("block_of_squares", "name_of_components", "simulator", "with_squares")
+    _unlisted = ("name_of_components", "simulator")
 
     @abstractmethod
     def _inferred(self, X):
         """Statistics of new records at the posterior, with ``shares`` and ``log_likelihood``."""
-
-    def block_of_squares(self) -> dict[str, Block]:
-        """A block of a private fit with weights: counts of the components by squared weights."""
-        return {SQUARES: Block((self.n_components,), scale=SQUARES_SCALE)} if self.weighs_records else {}
-
-    def with_squares(self, statistics: RecordStatistics) -> RecordStatistics:
-        """Statistics with that block, if there is one."""
-        return CountedSquares(statistics) if self.weighs_records else statistics
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Full-batch steps until the components have settled, at most 500."""
@@ -100,6 +93,16 @@ class Mixture(DensityMixin, ConjugateExponentialModel):
         if isinstance(posterior, Mapping):
             return {name: part.taken(order) for name, part in posterior.items()}
         return posterior.in_order(order)
+
+
+def block_of_squares(model: Mixture) -> dict[str, Block]:
+    """A block of a private fit with weights: counts of the components by squared weights."""
+    return {SQUARES: Block((model.n_components,), scale=SQUARES_SCALE)} if weighs_records(model) else {}
+
+
+def with_squares(model: Mixture, statistics: RecordStatistics) -> RecordStatistics:
+    """Statistics with that block, if there is one."""
+    return CountedSquares(statistics) if weighs_records(model) else statistics
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._support.fitted import without_weights
+from vips._support.fitted import all_or_nothing
 from vips._support.validation import check_integer
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.records.arrays import InMemoryData
@@ -26,7 +26,7 @@ from vips.data._texts import TextSource
 from vips.model import ConjugateExponentialModel
 from vips.parts import Score, average
 
-__all__ = ["SequenceModel"]
+__all__ = ["SequenceModel", "declared_of_steps", "state_names"]
 
 _LEAST = 1e-300
 
@@ -44,9 +44,9 @@ class SequenceModel(ConjugateExponentialModel):
     name_of_score = "log likelihood per step"
     n_components: int
     max_length: int
-    _unlisted = ("declared_of_steps", "n_features", "sequences_of", "state_names", "steps_read")
+    _unlisted = ("n_features", "sequences_of", "steps_read")
 
-    @without_weights
+    @all_or_nothing
     def fit(
         self,
         X,
@@ -77,14 +77,6 @@ class SequenceModel(ConjugateExponentialModel):
         self
         """
         return super().fit(X, lengths, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
-
-    def declared_of_steps(self) -> str:
-        """What a fit takes for granted about steps."""
-        return f"sequences of at most {self.max_length} steps, which are taken as equally spaced in time"
-
-    def state_names(self) -> list[str]:
-        """Names of the states, in their order."""
-        return [f"state {k}" for k in range(self.n_components)]
 
     def valid_records(self, records: Sequences) -> np.ndarray:
         """All of them: what is no observation is a missing one."""
@@ -222,3 +214,13 @@ class SequenceModel(ConjugateExponentialModel):
                 f"{type(self).__name__}(..., n_features=1), say, or pass an array and `lengths`."
             )
         return self.n_features
+
+
+def declared_of_steps(model) -> str:
+    """What a fit takes for granted about steps."""
+    return f"sequences of at most {model.max_length} steps, which are taken as equally spaced in time"
+
+
+def state_names(n_components: int) -> list[str]:
+    """Names of the states, in their order."""
+    return [f"state {k}" for k in range(n_components)]

@@ -29,6 +29,7 @@ import numpy as np
 
 from vips._support.file_locks import one_writer
 from vips._support.files import check_writable, name_in_partial, sync_folder
+from vips.core.contract import moves_averages
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.pricing import of_plan
 from vips.core.ledger.run import LedgerRun
@@ -194,7 +195,7 @@ class Journal:
         if saved_shapes != shapes:
             raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
         try:
-            saved["noise_std"] = from_lists(saved.get("noise_std"), shapes, differ=model.moves_averages)
+            saved["noise_std"] = from_lists(saved.get("noise_std"), shapes, differ=moves_averages(model))
         except ValueError as error:
             raise CheckpointError(f"{path} cannot be used: {error}. It was not touched.") from None
         return saved, arrays

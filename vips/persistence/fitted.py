@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from vips._support.fitted import fitted_attributes
+from vips.core.contract import moves_averages
 from vips.core.posteriors import posterior_arrays, restore_posterior, under
 from vips.core.stream_plan import StreamPlan
 from vips.core.sums import NoisyTotals
@@ -89,7 +90,7 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
         blocks = model.blocks()
         check_totals(totals, blocks, "noisy totals")
         shapes = {name: block.shape for name, block in blocks.items()}
-        noise_std = from_lists(header["noise_std"], shapes, differ=model.moves_averages)
+        noise_std = from_lists(header["noise_std"], shapes, differ=moves_averages(model))
         model.noisy_totals_ = NoisyTotals(totals, noise_std)
         if steps:
             kept = restore_steps(model, n_steps, n_steps, steps)

@@ -14,11 +14,12 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
-from vips._support.fitted import all_or_nothing, forget_fit
+from vips._support.fitted import all_or_nothing, forget_fit, refuse_untaken
 from vips._support.validation import check_integer, check_number
 from vips.core.budget import PrivacyBudget, check_privacy
+from vips.core.contract import completed_plan
 from vips.core.ledger.ledger import PrivacyLedger, delta_for_threshold
 from vips.core.ledger.origin import RemembersItsLedger
 from vips.core.ledger.pricing import of_plan
@@ -26,7 +27,7 @@ from vips.core.ledger.run import LedgerRun
 from vips.core.records.tables import from_arrow
 from vips.data._columns import as_table, columns_of, names_of
 from vips.data._texts import TextSource
-from vips.door import with_weights
+from vips.door import Beside, ledger_of_fit, with_exposures, with_weights
 from vips.exceptions import CheckpointError
 from vips.executors import resolve as executors
 from vips.model import ConjugateExponentialModel
@@ -199,7 +200,7 @@ class PrivatePipeline(Pipeline):
         forget_fit(self)
         self._check_steps()
         executors.resolve(executor)
-        X, public = from_arrow(X), {"public_X": from_arrow(public_X), "public_y": public_y}
+        X = from_arrow(X)
         (encoder_name, encoder), (model_name, model) = clone(self.steps, safe=False)
         encoder.beside = names_of(y, groups, exposure, sample_weight)
         if isinstance(X, TextSource):
@@ -209,18 +210,22 @@ class PrivatePipeline(Pipeline):
         _check_origin(encoder, model, X)
         lacking = [name for name in encoder.supplies if model.get_params(deep=False).get(name, 0) is None]
         stand_in = clone(model).set_params(**{name: encoder.supplies[name] for name in lacking})
-        given = {} if exposure is None else {"exposure": exposure}
-        if given and not hasattr(stand_in, "with_exposure"):
-            raise TypeError(f"{type(model).__name__} takes no `exposure`: BayesianNegativeBinomialRegression does.")
-        weights = {} if sample_weight is None else {"sample_weight": sample_weight}
-        if weights and not has_fit_parameter(model, "sample_weight"):
-            raise TypeError(f"{type(model).__name__} takes no weights: leave `sample_weight` out.")
-        exposed = stand_in.with_exposure(exposure) if given else stand_in
-        ledger = self._checked_with_model(exposed, X, y, ledger, sample_weight)
-        public = _checked_public(encoder, stand_in, X, public)
+        beside = {
+            "exposure": exposure,
+            "sample_weight": sample_weight,
+            "public_X": from_arrow(public_X),
+            "public_y": public_y,
+        }
+        beside = {name: value for name, value in beside.items() if value is not None}
+        refuse_untaken(model, signature(model.fit).parameters, beside)
+        ledger = self._checked_with_model(stand_in, X, y, ledger, beside)
+        if "public_X" in beside:
+            encoder.learns_columns(beside["public_X"])
+            if getattr(encoder, "columns", ()) is None:  # all columns of X
+                columns_of(beside["public_X"], dict.fromkeys(X.columns))
         if budget.threshold_delta is not None:
             encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
-        whole = budget.encoder and budget.whole(stand_in.completed_plan(budget.fit))
+        whole = budget.encoder and budget.whole(completed_plan(stand_in, budget.fit))
         unit = encoder.unit if groups is None else unit_of_persons(groups)
         if isinstance(X, TextSource):
             unit = unit_of_source(X, encoder.privacy, encoder.unit)
@@ -242,13 +247,10 @@ class PrivatePipeline(Pipeline):
                 features = _features(encoder, X)
                 supplied = {name: getattr(encoder, name) for name in lacking} | _places_of_effects(encoder, model)
                 model.set_params(**supplied, **self._chosen(encoder, model))
-                if public:
-                    public["public_X"] = encoder.transform(public["public_X"])
+                if "public_X" in beside:
+                    beside["public_X"] = encoder.transform(beside["public_X"])
                 paid = ledger if whole is None else run.part(budget.fit, whole, before=1)
-                model.fit(
-                    features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups,
-                    **given, **weights, **public,
-                )  # fmt: skip
+                model.fit(features, y, ledger=paid, checkpoint=checkpoint, executor=executor, groups=groups, **beside)
             except BaseException:
                 run.close()
                 raise
@@ -435,13 +437,17 @@ class PrivatePipeline(Pipeline):
         model.set_params(privacy=budget.fit)
         return budget
 
-    def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None, sample_weight) -> PrivacyLedger | None:
+    def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None, beside: dict) -> PrivacyLedger | None:
         """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
         is_source = isinstance(X, TextSource)
         model.check_arguments()
-        labels = np.zeros(0) if is_source and X.has_labels else y
-        with_weights(model, model.records_of(np.zeros((0 if is_source else len(X), 1)), labels), sample_weight)
-        return model.ledger_of_fit(ledger)
+        weights, labels = beside.get("sample_weight"), np.zeros(0) if is_source and X.has_labels else y
+        model.beside = Beside(**{name: beside[name] for name in beside if name != "sample_weight"})
+        if beside.keys() & {"public_X", "public_y"}:
+            model.check_beside(X)
+        records = model.records_of(np.zeros((0 if is_source else len(X), 1)), labels)
+        with_weights(model, with_exposures(model, records), weights)
+        return ledger_of_fit(model, ledger)
 
 
 class MadePipeline(RemembersItsLedger, PrivatePipeline):
@@ -499,19 +505,6 @@ def _checked_source(source: TextSource, y, encoder, groups: object) -> TextSourc
         raise TypeError(f"{type(source).__name__} holds its own labels: pass them to it, not to `fit`.")
     encoder.has_threshold(source)  # refuses what is no encoder of texts
     return grouped_texts(source, groups)
-
-
-def _checked_public(encoder, model, X, public: dict) -> dict:
-    """Public records as ``fit`` of the model takes them, if there are any; what would stop it is raised before a release."""
-    if public["public_X"] is None and public["public_y"] is None:
-        return {}
-    if not hasattr(model, "checked_public"):
-        raise TypeError(f"{type(model).__name__} takes no `public_X`: regressions do.")
-    model.checked_public(public["public_X"], public["public_y"])
-    encoder.learns_columns(public["public_X"])
-    if getattr(encoder, "columns", ()) is None:  # all columns of X
-        columns_of(public["public_X"], dict.fromkeys(X.columns))
-    return public
 
 
 def _features(encoder, X):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from vips._support.arguments import arguments
-from vips._support.fitted import without_weights
+from vips._support.fitted import all_or_nothing
 from vips._support.validation import check_choice, check_integer, levels_to_user
 from vips.core.budget import PrivacyBudget
 from vips.core.ledger.ledger import PrivacyLedger
@@ -108,7 +108,7 @@ class PrivateTopics(MadePipeline):
 
     unit = "one document"
 
-    @without_weights
+    @all_or_nothing
     def fit(
         self,
         X,

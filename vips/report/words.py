@@ -20,6 +20,7 @@ from scipy.special import expit, logit, ndtr
 
 from vips._support.pipelines import model_of
 from vips._support.printable import printable
+from vips.core.contract import released
 from vips.core.units import is_group, noun_of
 from vips.report.only_noise import NO_SIGNAL
 
@@ -120,7 +121,7 @@ def relation(report: PrivacyReport) -> str:
 
 def described(model, follows: str, *declared: str) -> dict:
     """What ``describe()`` gives of a model whose phases say what they release, from which this follows."""
-    return {"unit": model.unit, "released": model.released(follows), "declared_public": declared}
+    return {"unit": model.unit, "released": released(model, follows), "declared_public": declared}
 
 
 def whose(report: PrivacyReport | None) -> str | None:

@@ -34,9 +34,10 @@ from vips.core.records.groups import ids_and_numbers, name_of
 from vips.core.stream_plan import StreamPlan, StreamState
 from vips.core.sums import NoisyTotals
 from vips.core.units import unit_of_group
-from vips.door import check_persons
+from vips.door import check_persons, ledger_of_fit, with_exposures
 from vips.exceptions import LedgerError, StreamError
 from vips.executors import resolve as executors
+from vips.parts import telling_blocks
 from vips.persistence.archive import one_error, restored_from, write_archive
 from vips.persistence.checkpoint import identity
 from vips.persistence.fitted import released_arrays
@@ -58,7 +59,7 @@ def fit_batch(model, X, y=None, groups=None, ledger=None, checkpoint=None, execu
         raise TypeError(
             f"The statistics of {type(model).__name__} are sums at one posterior only: they do not add up over batches."
         )
-    executor, ledger = executors.resolve(executor), model.ledger_of_fit(ledger)
+    executor, ledger = executors.resolve(executor), ledger_of_fit(model, ledger)
     known = getattr(model, "stream_", None)
     name = uuid.uuid4().hex if known is None or checkpoint is not None else known.name
     place = SecretMemory(name) if checkpoint is None else SecretFile(checkpoint)
@@ -143,7 +144,8 @@ class _Stream:
     def _secret_after(self, X, y, groups, executor) -> Secret:
         """The secret after this batch, with the release R_t. A stream that begins is charged before a value is read."""
         model, columns, t = self.model, getattr(self.model, "n_features_in_", None), self.t + 1
-        data = model.records_of(X, y)
+        data = with_exposures(model, model.records_of(X, y))
+        vars(model).pop("beside", None)
         if self.t and data.n_features != columns:
             raise ValueError(f"The batch has {data.n_features} columns, those before had {columns}.")
         model.check_features()
@@ -165,6 +167,7 @@ class _Stream:
             with (executor or Threads()).over(data) as workers:
                 (phase,) = phases_of(model, 1, blocks)
                 total = engine.clipped_sum(model, phase, data, self.posterior, plan.of_draws, coins, t, workers)
+        vars(model).pop("takes_one_label", None)
         mechanism = CorrelatedNoise(plan, blocks) if self.secret is None else self._mechanism(self.secret, blocks)
         mechanism.release(total, t)
         return Secret(self.name, t, *mechanism.state, register, header)
@@ -327,7 +330,7 @@ class _Stream:
             ledger=ledger,
             sha256=fingerprint_of(lambda: released_arrays(model)),
         )
-        only_noise = is_only_noise(model.telling_blocks(), totals.average, totals.noise_std)
+        only_noise = is_only_noise(telling_blocks(model), totals.average, totals.noise_std)
         model.privacy_ = PrivacyReport((release,), unit, only_noise)
         model.n_batches_seen_ = secret.t
         model.stream_ = StreamState(self.name, secret.t, self.run)

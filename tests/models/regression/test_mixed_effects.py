@@ -659,4 +659,4 @@ def test_a_long_tail_is_warned_of_and_columns_of_persons_zeros_and_ones_and_time
     X = pd.DataFrame(encoder.fit_transform(table), columns=encoder.get_feature_names_out())
     with pytest.warns(PrivacyWarning, match="^A part of the variance of price is in few rows"):
         model.fit(X, y, groups=person).summary()
-    assert not model.fit(X.assign(price=X["age"]), y, groups=person).long_tailed().any()
+    assert not contract.long_tailed(model.fit(X.assign(price=X["age"]), y, groups=person)).any()

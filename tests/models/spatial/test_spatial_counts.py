@@ -282,6 +282,7 @@ def test_streams_take_exposures_of_each_batch():
     stream = SpatialCounts(**settings, privacy=StreamPlan(epsilon=500.0, delta=1e-6, n_batches=2))
     for half, longer in ((slice(1_000), 1.0), (slice(1_000, None), 2.0)):
         stream.with_exposure(np.full(1_000, longer)).partial_fit(area[half], counts[half])
+        assert vars(stream).keys().isdisjoint({"beside", "takes_one_label"})
     expected = [counts[area == name].sum() / np.repeat([1.0, 2.0], 1_000)[area == name].sum() for name in NAMES]
     np.testing.assert_allclose(stream.posterior_.mean, np.log(expected), atol=0.3)
     with pytest.raises(ValueError, match=r"with_exposure\(exposure\).partial_fit"):

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 from vips import LatentDirichletAllocation, PrivacyPlan
-from vips.core.phases import phases_of
+from vips.core.phases import phases_of, step_weight
 from vips.datasets import make_lda_corpus
 from vips.models.topics.merging import merged_rows, parents_of, scale_of_merged
 
@@ -86,7 +86,7 @@ def test_the_average_goes_on_after_the_merge(documents):
     def recording(average, noise_std, previous, posterior):
         moved, std = original(average, noise_std, previous, posterior)
         if posterior.parents is not None:
-            scale = 1.0 - model.rho(8) + model.rho(8) * previous.scale / previous.average_scale
+            scale = 1.0 - step_weight(model, 8) + step_weight(model, 8) * previous.scale / previous.average_scale
             counts = average["many_topics"] / (previous.average_scale * scale)
             np.testing.assert_allclose(
                 (moved["topic_word"] / posterior.average_scale).sum(axis=0), counts.sum(axis=0), rtol=1e-9

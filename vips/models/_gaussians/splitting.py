@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vips.core.contract import scheduled
 from vips.core.exact.blas import eigh
 from vips.core.phases import FitPhase
 from vips.core.step_size import PolynomialAveraging
@@ -30,8 +31,8 @@ _PRIOR_SHARE = 0.001  # of the covariance of all records: as a prior, the whole 
 
 
 def step_size_of_all(model, has_begun: bool, n_steps: int, s: int) -> float:
-    """ρ of the steps s = 1, 2, … of all components, ``n_steps`` in all: that of :meth:`Contract.scheduled`, where a private
-    fit takes min(0.3, 5/(s + 4)), or longer steps if they are less than 40. The first one is 1, but where components
+    """ρ of the steps s = 1, 2, … of all components, ``n_steps`` in all: as the contract's ``scheduled``, where a private fit
+    takes min(0.3, 5/(s + 4)), or longer steps if they are less than 40. The first one is 1, but where components
     ``has_begun`` by growing: totals of these count on."""
 
     def averaging(t: int) -> float:
@@ -39,7 +40,7 @@ def step_size_of_all(model, has_begun: bool, n_steps: int, s: int) -> float:
 
     if s == 1 and has_begun:
         return averaging(1) if model.schedule is None else model.schedule(1)
-    return model.scheduled(s, averaging)
+    return scheduled(model, s, averaging)
 
 
 def first_posterior(model, priors: Priors, place: tuple[np.ndarray, np.ndarray], **others) -> MixturePosterior:

@@ -45,7 +45,7 @@ from vips.models.belief_networks.posterior import NetworkPosterior, network_part
 from vips.models.belief_networks.prior import PRIORS
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
 from vips.models.components.matching.steps import kept_steps
-from vips.parts import Part, Score, average
+from vips.parts import Part, Score, average, warn_of_no_intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -385,7 +385,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         """
         pd = imported("pandas", "summary()")
 
-        self.warn_of_no_intervals()
+        warn_of_no_intervals(self)
         parts = network_parts(self.posterior_, self.column_names())[:3]
         labels = [printable(part.label(index)) for part in parts for index in np.ndindex(part.distribution.mean.shape)]
         means = np.concatenate([np.ravel(part.distribution.mean) for part in parts])

@@ -13,12 +13,13 @@ import numpy as np
 
 from vips._support.arguments import arguments, function_of_step, whole
 from vips._support.validation import check_max_norm
+from vips.core.contract import scheduled
 from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.plan import PrivacyPlan
 from vips.core.step_size import PolynomialAveraging
 from vips.core.sums import Block, Joint, RecordStatistics
 from vips.data._sequences import Sequences
-from vips.models._sequences import SequenceModel
+from vips.models._sequences import SequenceModel, declared_of_steps
 from vips.models.dynamics import moments
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.smoothing import usable
@@ -132,7 +133,7 @@ class DynamicsModel(SequenceModel):
     def step_size(self, t: int) -> float:
         """ρ of the steps t = 1, 2, … of EM: 1 in the first. Then ``schedule(t)`` if there is one, 3/(t + 2) in a private fit of
         regimes, (1 + t)^(-0.6) with sampled records, and 1 with all of them, which is textbook EM."""
-        return self.scheduled(t, _AVERAGING)
+        return scheduled(self, t, _AVERAGING)
 
     def default_clip(self) -> float:
         """0.4 ``typical_length``, the norm of so many steps of about 0.6 ``max_norm``, in units of its square."""
@@ -164,7 +165,7 @@ class DynamicsModel(SequenceModel):
             self,
             "hence the posterior",
             f"max_norm = {self._ball() if self.max_norm else np.inf:g}: longer steps are scaled down to it",
-            f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
+            f"number of columns: {self.n_features_in_}; {declared_of_steps(self)}",
             "n_components and all other constructor arguments",
         )
 

@@ -19,6 +19,7 @@ from vips.data._sequences import Sequences
 from vips.data._step_index import forecast_frame, step_frame
 from vips.expfam import DiagonalGaussian, Draws
 from vips.models import _typical as typical
+from vips.models._sequences import state_names
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.steps import kept_steps
 from vips.models.dynamics.contract import DynamicsModel
@@ -26,7 +27,7 @@ from vips.models.dynamics.matching import match_of, matched_system
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.smoothing import filtered, forecasts, samples, smoothed, smoothed_whole
 from vips.models.dynamics.variational import spread_of
-from vips.parts import Part, in_table, indexed
+from vips.parts import Part, in_table, indexed, warn_of_no_intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -145,17 +146,17 @@ class LinearDynamicalSystem(DynamicsModel):
     def smooth(self, X, lengths=None) -> tuple[np.ndarray | pd.DataFrame, np.ndarray]:
         """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K), an array."""
         states, _ = smoothed_whole(self._read(X, lengths), self._system())
-        return step_frame(X, states.mean, self.state_names()), states.cov
+        return step_frame(X, states.mean, state_names(self.n_components)), states.cov
 
     def filter(self, X, lengths=None) -> tuple[np.ndarray | pd.DataFrame, np.ndarray]:
         """States given the steps so far: means, shape (n_steps, K), and covariances, shape (n_steps, K, K), an array."""
         states = filtered(self._read(X, lengths), self._system())
-        return step_frame(X, states.mean, self.state_names()), states.cov
+        return step_frame(X, states.mean, state_names(self.n_components)), states.cov
 
     def transform(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Means of the states given whole sequences, shape (n_steps, K)."""
         states = smoothed(self._read(X, lengths), DynamicsPosterior(self._system()))
-        return step_frame(X, states.mean, self.state_names())
+        return step_frame(X, states.mean, state_names(self.n_components))
 
     def predict(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Each step as the steps before predict it, shape (n_steps, n_features)."""
@@ -238,7 +239,7 @@ class LinearDynamicalSystem(DynamicsModel):
         """
         pd, of = imported("pandas", "summary()"), self._system()
         check_level(level)
-        self.warn_of_no_intervals()
+        warn_of_no_intervals(self)
         draws, table = self.posterior_.draws, {}
         values = np.vstack([of.offset, of.explained()])
         if draws:
@@ -310,7 +311,7 @@ class LinearDynamicalSystem(DynamicsModel):
         if not isinstance(posterior, DynamicsPosterior):
             return super().posterior_parts(posterior)
         of, (p, K) = posterior.dynamics.canonical(), posterior.dynamics.loadings.shape
-        n, states = max(posterior.n_steps, 1.0), self.state_names()
+        n, states = max(posterior.n_steps, 1.0), state_names(self.n_components)
         columns, rows = self.column_names(), [*(f"state {k}" for k in range(K)), "offset", "log noise variance"]
         seen = np.vstack([of.loadings.T, of.offset, np.log(of.noise_variance)])
         variances = np.vstack([np.tile(of.noise_variance, (K + 1, 1)), np.full((1, p), 2.0)]) / n

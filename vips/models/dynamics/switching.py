@@ -18,6 +18,7 @@ from vips.core.sums import Block, RecordStatistics
 from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
 from vips.expfam import DiagonalGaussian
+from vips.models._sequences import state_names
 from vips.models.components.matching.simulator import levels_at
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -181,7 +182,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     def smooth(self, X, lengths=None) -> tuple[np.ndarray | pd.DataFrame, np.ndarray]:
         """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K), an array."""
         states = self._inferred(X, lengths)
-        return step_frame(X, states.mean, self.state_names()), states.cov
+        return step_frame(X, states.mean, state_names(self.n_components)), states.cov
 
     def transform(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Means of the states given whole sequences, shape (n_steps, K)."""

@@ -19,6 +19,7 @@ from scipy.special import softmax
 from vips._support.alignment import align
 from vips._support.arguments import arguments, choice, function_of_step, number, positive, whole
 from vips._support.validation import check_max_norm
+from vips.core.contract import weighs_records
 from vips.core.exact.rowwise import scaled_rows
 from vips.core.phases import FitPhase
 from vips.core.records.source import DataSource
@@ -40,7 +41,7 @@ from vips.models._gaussians.splitting import (
 )
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
-from vips.models._mixture import Mixture, MixtureSimulator
+from vips.models._mixture import Mixture, MixtureSimulator, block_of_squares, with_squares
 from vips.models._scales import blocks_of_least_cost
 from vips.models._starts import best_start, clusters
 from vips.models._variance_ratios import WITH_SQUARES, matched_blocks
@@ -101,7 +102,7 @@ class GaussianMixtureModel(Mixture):
             if self._learns_tail():
                 kinds["tail"] = (n,), 2.0, 0.5
         symmetric = ["second"] if self.covariance_type in ("full", "tied") else []
-        return blocks_of_least_cost(kinds, symmetric) | self.block_of_squares()
+        return blocks_of_least_cost(kinds, symmetric) | block_of_squares(self)
 
     def begin(self, records: DataSource) -> MixturePosterior | None:
         """Look where the columns lie, and begin at clusters of the records."""
@@ -147,7 +148,7 @@ class GaussianMixtureModel(Mixture):
         _ = posterior.tables
 
     def expected_statistics(self, records, posterior: MixturePosterior) -> RecordStatistics:
-        return self.with_squares(self._statistics(records, posterior, 1.0 if self.is_private else np.inf))
+        return with_squares(self, self._statistics(records, posterior, 1.0 if self.is_private else np.inf))
 
     def _statistics(self, records, posterior: MixturePosterior, largest: float = np.inf) -> MixtureStatistics:
         return MixtureStatistics(self._vectors(records), posterior.tables, matched_blocks(self.blocks()), largest)
@@ -160,7 +161,7 @@ class GaussianMixtureModel(Mixture):
 
     def max_record_norm(self) -> float:
         """1, the norm of a record at its component: others weigh less in a private fit; with weights their squares, too."""
-        longer = WITH_SQUARES if self.weighs_records else 1.0
+        longer = WITH_SQUARES if weighs_records(self) else 1.0
         return longer * (1.0 + 1e-8) if self.is_private else np.inf
 
     def default_chunk_size(self) -> int:

@@ -17,7 +17,7 @@ from vips.models._gaussians.posterior import MixturePosterior
 from vips.models._gaussians.update import divergence
 from vips.models._starts import lost, warn_of_floor
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
-from vips.parts import Part, in_table, last_of
+from vips.parts import Part, in_table, last_of, warn_of_no_intervals
 from vips.report.words import described, whose
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class BayesianGaussianMixture(GaussianMixtureModel):
         """
         pd = imported("pandas", "summary()")
 
-        self.warn_of_no_intervals()
+        warn_of_no_intervals(self)
         order = np.argsort(-self.weights_, kind="stable")
         table = {"share": self.weights_[order]}
         if draws := self.posterior_.draws:

@@ -16,9 +16,10 @@ from vips.core.sums.runs import SymbolSums
 from vips.data._sequences import Sequences
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical
+from vips.models._sequences import declared_of_steps
 from vips.models.components.categories import Categories
 from vips.models.markov import kernels
-from vips.models.markov.hidden import HiddenMarkovModel, names_of
+from vips.models.markov.hidden import HiddenMarkovModel, Words, names_of, steps_seen
 from vips.models.markov.matching import SymbolSimulator
 from vips.models.markov.posterior import Contexts, SymbolPosterior, private_chain, private_counts
 from vips.models.markov.start import classes_of_symbols, first_classes, states_of_bins
@@ -107,7 +108,7 @@ class CategoricalHMM(HiddenMarkovModel):
     n_symbols: int | None = None
     emissionprob_prior: float | None = positive(default=None)
 
-    parameters_in_words = "first states, moves and symbols"
+    _words = Words("first states, moves and symbols")
     exact_rows = True
     n_features = 1
 
@@ -124,7 +125,7 @@ class CategoricalHMM(HiddenMarkovModel):
         check_integer("n_symbols", self.n_symbols)
 
     def blocks(self) -> dict[str, Block]:
-        blocks = self.chain_blocks() | {"emissions": Block((self.n_components, self.n_symbols))}
+        blocks = _chain_blocks(self.n_components) | {"emissions": Block((self.n_components, self.n_symbols))}
         if self._counts_pairs():
             return blocks | {"pairs": Block((self.n_symbols, self.n_symbols))}
         if self.n_components == 1:
@@ -152,7 +153,7 @@ class CategoricalHMM(HiddenMarkovModel):
             first = self._phases_of_symbols(n_steps)
         n_left = n_steps - sum(phase.n_steps for phase in first)
         released = "noisy counts of first states, of moves between states, and of symbols in each state"
-        blocks = [*self.chain_blocks(), "emissions"]
+        blocks = [*_chain_blocks(self.n_components), "emissions"]
         return [*first, FitPhase("states", n_left, blocks=blocks, step_size=self.step_size, released=released)]
 
     def _phases_of_symbols(self, n_steps: int) -> list[FitPhase]:
@@ -181,7 +182,7 @@ class CategoricalHMM(HiddenMarkovModel):
         moves = FitPhase(
             "classes",
             1,
-            blocks=list(self.chain_blocks()),
+            blocks=list(_chain_blocks(self.n_components)),
             statistics="_move_statistics",
             update=self._states_of_classes,
             released="noisy counts of moves between classes of symbols, and of first ones",
@@ -274,7 +275,7 @@ class CategoricalHMM(HiddenMarkovModel):
 
     def max_record_norm(self) -> float:
         """Norm of ``max_length`` equal symbols in one state."""
-        n, scale = float(self.max_length), self.chain_blocks()["moves"].scale
+        n, scale = float(self.max_length), _chain_blocks(self.n_components)["moves"].scale
         return float(np.sqrt(n**2 + ((n - 1.0) / scale) ** 2 + 0.25))
 
     def begin(self, records: DataSource) -> None:
@@ -290,10 +291,10 @@ class CategoricalHMM(HiddenMarkovModel):
         return is_code, f"codes from 0 to {self.n_symbols - 1}, by `n_symbols`"
 
     def counts_read(self) -> list[Seen]:
-        return [Seen("Steps", "symbol", *self.steps_seen("emissions"), values=range(self.n_symbols))]
+        return [Seen("Steps", "symbol", *steps_seen(self, "emissions"), values=range(self.n_symbols))]
 
     def declared(self) -> tuple[str, ...]:
-        return (f"{self.n_symbols} symbols, {self.declared_of_steps()}",)
+        return (f"{self.n_symbols} symbols, {declared_of_steps(self)}",)
 
     def divergence_of_emissions(self, posterior: SymbolPosterior) -> float:
         prior = Dirichlet(np.full(posterior.emissions.concentration.shape, self._emission_prior()))
@@ -395,3 +396,12 @@ class CategoricalHMM(HiddenMarkovModel):
 def _restarts(posterior: SymbolPosterior) -> np.random.Generator:
     """Generator of computations with released numbers."""
     return np.random.default_rng(np.abs(posterior.noise).view(np.uint64).sum())
+
+
+def _chain_blocks(n_components: int) -> dict[str, Block]:
+    """Blocks of first states and moves."""
+    K = n_components
+    return {
+        "start": Block((K,), scale=2.0),
+        "moves": Block((K, K), scale=2.0),
+    }

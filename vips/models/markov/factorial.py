@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._support.arguments import arguments, choice, function_of_step, positive, whole
 from vips._support.extras import imported
 from vips._support.validation import check_integer, check_max_norm
+from vips.core.contract import scheduled
 from vips.core.exact.rowwise import scaled_rows
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.phases import FitPhase, plain_average, unchanged
@@ -24,9 +25,10 @@ from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
 from vips.expfam import Dirichlet, Draws
 from vips.models import _typical as typical
+from vips.models._chains import plugs_in
 from vips.models._definite import floored
 from vips.models._scales import blocks_of_least_cost
-from vips.models._sequences import SequenceModel
+from vips.models._sequences import SequenceModel, declared_of_steps, state_names
 from vips.models.components.matching.match import Match
 from vips.models.components.matching.simulator import levels_at
 from vips.models.components.matching.steps import kept_steps
@@ -35,7 +37,7 @@ from vips.models.markov.factorial_inference import Inferred, factorial_statistic
 from vips.models.markov.factorial_matching import MOST_JOINT, FactorialSimulator
 from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, long_run, next_emissions, view
 from vips.models.markov.matching import drawn_states
-from vips.parts import Part, indexed, last_of
+from vips.parts import Part, indexed, last_of, warn_of_no_intervals
 from vips.report.words import described, whose
 
 if TYPE_CHECKING:
@@ -158,7 +160,7 @@ class FactorialHMM(SequenceModel):
     planned_steps = 60
     tolerance = 1e-3
     exact_rows = True
-    _unlisted = ("chain_priors", "plugs_in")
+    _unlisted = ("chain_priors",)
     name_of_score = "bound of the log likelihood per step"
 
     # -- the contract -------------------------------------------------------------------------------------------
@@ -222,7 +224,7 @@ class FactorialHMM(SequenceModel):
         """ρ of the steps t = 1, 2, … of the chains: 1 in the first. Then ``schedule(t)`` if there is one, 4/(t + 3) in a
         private fit, (1 + t)^(-0.6) in a non-private stochastic one, and 1 in a non-private full-batch one, which is textbook
         variational Bayes."""
-        return self.scheduled(t, _AVERAGING)
+        return scheduled(self, t, _AVERAGING)
 
     def default_clip(self) -> float:
         """1: a sequence of ``typical_length`` counts whole."""
@@ -284,7 +286,7 @@ class FactorialHMM(SequenceModel):
     def predict_proba(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """Probabilities of the states of each chain at each step, shape (n_steps, M, K); in a data frame M * K columns."""
         shares = self._inferred(self.sequences_of(X, lengths)).shares
-        names = [f"chain {m}, {state}" for m in range(self.n_chains) for state in self.state_names()]
+        names = [f"chain {m}, {state}" for m in range(self.n_chains) for state in state_names(self.n_components)]
         return step_frame(X, shares.reshape(len(shares), self.n_chains, self.n_components), names)
 
     def predict(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
@@ -373,7 +375,7 @@ class FactorialHMM(SequenceModel):
         """
         pd = imported("pandas", "summary()")
         check_is_fitted(self, "last_posterior_")
-        self.warn_of_no_intervals()
+        warn_of_no_intervals(self)
         posterior, effects = self.posterior_, self.means_
         visits = posterior.start.concentration + posterior.moves.concentration.sum(axis=1)
         stays = 1.0 / np.maximum(1.0 - np.diagonal(self.transmat_, axis1=1, axis2=2), 1e-12)
@@ -386,7 +388,7 @@ class FactorialHMM(SequenceModel):
             for side, bounds in zip(("lower", "upper"), limits.get("means", ()), strict=False):
                 table[f"{side} effect on {name}"] = bounds[:, :, j]
         chains = [f"chain {m}" for m in range(self.n_chains)]
-        index = pd.MultiIndex.from_product([chains, self.state_names()])
+        index = pd.MultiIndex.from_product([chains, state_names(self.n_components)])
         table = pd.DataFrame({name: values.ravel() for name, values in table.items()}, index)
         return table.rename_axis(columns=whose(getattr(self, "privacy_", None)))
 
@@ -395,7 +397,7 @@ class FactorialHMM(SequenceModel):
             self,
             "hence the posterior of all of them",
             f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
-            f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
+            f"number of columns: {self.n_features_in_}; {declared_of_steps(self)}",
             "n_chains, n_components, priors and all other constructor arguments",
         )
 
@@ -405,7 +407,7 @@ class FactorialHMM(SequenceModel):
         """First states and moves of the chains, whose states ascend in the column that their chain moves most."""
         if not isinstance(posterior, FactorialPosterior):
             return super().posterior_parts(posterior)
-        effects, states = self._effects(posterior), self.state_names()
+        effects, states = self._effects(posterior), state_names(self.n_components)
         order = np.array([effect[:, np.ptp(effect, axis=0).argmax()].argsort() for effect in effects])
         chains = np.arange(len(order))[:, None]
         of_start, of_moves = (chains, order), (chains[:, :, None], order[:, :, None], order[:, None])
@@ -473,7 +475,7 @@ class FactorialHMM(SequenceModel):
         lower = np.linalg.cholesky(floored(cov, max(noise, 1e-300), 1e-12))
         lower = np.linalg.solve(previous.whitening, lower)
         centre = previous.centre + np.linalg.solve(previous.whitening, mean)
-        return replace(previous, centre=centre, whitening=np.tril(np.linalg.inv(lower)), plug_in=self.plugs_in())
+        return replace(previous, centre=centre, whitening=np.tril(np.linalg.inv(lower)), plug_in=plugs_in(self))
 
     def _prior(self, n_steps: float) -> Prior:
         """With EM next to none."""
@@ -482,10 +484,6 @@ class FactorialHMM(SequenceModel):
         beta = 1.0 if self.beta_prior is None else float(self.beta_prior)
         scale = 1e-3 if self.scale_prior is None else float(self.scale_prior)
         return Prior(beta, float(self.n_features_in_), scale)
-
-    def plugs_in(self) -> bool:
-        """Whether E-steps take posterior means."""
-        return self.is_private or self.inference == "em"
 
     def _is_hidden(self, n_steps: float, noise_std) -> bool:
         return self.is_private and n_steps < _VISIBLE * noise_std["both"]

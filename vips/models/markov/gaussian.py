@@ -19,7 +19,7 @@ from vips.core.sums.runs import SumsOfSymbols
 from vips.data._sequences import Sequences
 from vips.models import _typical as typical
 from vips.models._centred import look_at_columns, place
-from vips.models._chains import inferred
+from vips.models._chains import inferred, plugs_in
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models._gaussians.splitting import (
@@ -34,11 +34,12 @@ from vips.models._gaussians.splitting import (
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, divergence_of_components, next_posterior
 from vips.models._scales import blocks_of_least_cost
+from vips.models._sequences import declared_of_steps
 from vips.models._starts import best_start
 from vips.models.components.component import Frame
 from vips.models.components.numbers import Numbers, standard_numbers
 from vips.models.markov.gaussian_posterior import GaussianChainPosterior, densities
-from vips.models.markov.hidden import HiddenMarkovModel
+from vips.models.markov.hidden import HiddenMarkovModel, Words, steps_seen
 from vips.models.markov.matching import VectorSimulator
 from vips.models.markov.posterior import order_of_mask, private_chain, private_counts
 from vips.models.markov.start import bins_of_pairs, states_of_bins
@@ -133,7 +134,7 @@ class GaussianHMM(HiddenMarkovModel):
     n_features: int | None = None
     max_norm: float | None = None
 
-    parameters_in_words = "first states, moves, means and covariances"
+    _words = Words("first states, moves, means and covariances")
     exact_rows = True
     exact_noise = ("count", "start", "moves")
 
@@ -253,7 +254,7 @@ class GaussianHMM(HiddenMarkovModel):
     def expected_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> Joint:
         records, blocks = records.first(self.max_length), self._blocks_of_states()
         X, is_missing, *likely = self._densities(records, posterior)
-        shares, pairs, _ = inferred(records.offsets, *posterior.chain, *likely, NOTHING, self.e_step_dtype())
+        shares, pairs, _ = inferred(records.offsets, *posterior.chain, *likely, NOTHING, self.dtype)
         moves = moves_of(first_shares(records, shares), pairs)
         shares[is_missing] = 0.0
         largest = self._largest_step() if self.is_private else np.inf
@@ -310,7 +311,7 @@ class GaussianHMM(HiddenMarkovModel):
 
     def counts_read(self) -> list[Seen]:
         """From the number of steps that are not missing."""
-        return [Seen("Steps", "number", *self.steps_seen("count"))]
+        return [Seen("Steps", "number", *steps_seen(self, "count"))]
 
     def transport(self, average, noise_std, previous: GaussianChainPosterior, posterior: GaussianChainPosterior):
         """Totals in the coordinates of the states, which have moved or were split (``vips/models/_gaussians/transport.py``)."""
@@ -344,7 +345,7 @@ class GaussianHMM(HiddenMarkovModel):
     def declared(self) -> tuple[str, ...]:
         return (
             f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
-            f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
+            f"number of columns: {self.n_features_in_}; {declared_of_steps(self)}",
         )
 
     def divergence_of_emissions(self, posterior: GaussianChainPosterior) -> float:
@@ -468,7 +469,7 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _first(self) -> GaussianChainPosterior:
         """One state over the ball of ``max_norm``, or where the columns lie; the others wait at the same place."""
-        K, gaussians = self.n_components, first_posterior(self, self._priors(), self._place, plug_in=self.plugs_in())
+        K, gaussians = self.n_components, first_posterior(self, self._priors(), self._place, plug_in=plugs_in(self))
         return self._chain(np.zeros(K), np.zeros((K, K)), gaussians, is_ordered=False)
 
     def _priors(self) -> Priors:

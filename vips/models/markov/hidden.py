@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -18,6 +18,7 @@ from vips._support.arguments import arguments, choice, function_of_step, positiv
 from vips._support.extras import imported
 from vips._support.printable import printable, strings_for_pandas
 from vips._support.validation import check_integer
+from vips.core.contract import scheduled
 from vips.core.exact.rowwise import rowwise_product
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.phases import FitPhase, plain_average, steps_of_shares, unchanged
@@ -31,10 +32,10 @@ from vips.data._sequences import Sequences
 from vips.data._step_index import step_frame
 from vips.expfam import Dirichlet
 from vips.models import _typical as typical
-from vips.models._chains import inferred
+from vips.models._chains import inferred, plugs_in
 from vips.models._mixture import information_criterion
 from vips.models._scales import blocks_of_least_cost
-from vips.models._sequences import SequenceModel
+from vips.models._sequences import SequenceModel, declared_of_steps, state_names
 from vips.models._starts import best_start, clusters, lost
 from vips.models.components.categories import Categories, typical_answers
 from vips.models.components.columns import Columns
@@ -55,7 +56,7 @@ from vips.models.markov.posterior import (
 )
 from vips.models.markov.start import bins_of_pairs, scale_of_counts, states_of_bins
 from vips.models.markov.statistics import first_shares, moves_of, of_pairs_of_bins
-from vips.parts import Part, indexed, last_of
+from vips.parts import Part, indexed, last_of, warn_of_no_intervals
 from vips.report.unread import Seen
 from vips.report.words import described, whose
 
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.axes import Axes
 
-__all__ = ["HiddenMarkovModel", "names_of"]
+__all__ = ["HiddenMarkovModel", "Words", "names_of", "steps_seen"]
 
 _LIMIT = 6.0  # standard deviations from the mean, of a number or count in a private fit
 _NO_PRIOR = 1e-12
@@ -71,6 +72,14 @@ _LEAST = 1e-300
 _LEAST_LIKELY = 1e-90  # of a probability in an E-step
 _SHARES = 0.05, 0.35  # of the budget, of the first two phases: docs/sequences.md
 _AVERAGING = PolynomialAveraging(power=5.0)
+
+
+class Words(NamedTuple):
+    """What reports call the parameters, the sums over steps, and what a step has in each column."""
+
+    parameters: str = "first states, moves and columns"
+    sums: str = "sums of the columns"
+    cells: str = "cells"
 
 
 @arguments
@@ -93,16 +102,13 @@ class HiddenMarkovModel(SequenceModel):
     schedule: Callable[[int], float] | None = function_of_step("PolynomialAveraging()", default=None)
 
     unit, name_of_components = "one sequence", "states"
-    parameters_in_words: ClassVar[str] = "first states, moves and columns"
-    sums_in_words: ClassVar[str] = "sums of the columns"
-    cells_in_words: ClassVar[str] = "cells"
+    _words: ClassVar[Words] = Words()
     exact_rows = True
     planned_steps = 60
     tolerance = 1e-3
     _unlisted = (
-        "at_means", "chain_blocks", "chain_priors", "declared", "divergence_of_emissions", "drawn", "e_step_dtype",
-        "inferred", "likely", "n_features", "name_of_components", "parameters_in_words", "plugs_in", "simulator", "steps_seen",
-        "cells_in_words", "sums_in_words", "typical_steps",
+        "at_means", "chain_priors", "declared", "divergence_of_emissions", "drawn",
+        "inferred", "likely", "n_features", "name_of_components", "simulator", "typical_steps",
     )  # fmt: skip
 
     # -- what is seen: rows of columns --------------------------------------------------------------------------------
@@ -159,7 +165,7 @@ class HiddenMarkovModel(SequenceModel):
             "blocks": list(self._blocks_of_states()),
             "step_size": self.step_size,
             "released": "noisy counts of first states and of moves between states, and noisy "
-            f"{self.sums_in_words} in each state",
+            f"{self._words.sums} in each state",
         }
         if not self.is_private:
             return [FitPhase("states", n_steps, **states)]
@@ -172,9 +178,9 @@ class HiddenMarkovModel(SequenceModel):
             update=unchanged,
             end=self._binned,
             step_size=plain_average,
-            released=f"noisy counts of the {self.cells_in_words} in each column",
+            released=f"noisy counts of the {self._words.cells} in each column",
         )
-        pairs = self._phase_of_pairs(steps[1], f"noisy counts of neighbouring {self.cells_in_words}")
+        pairs = self._phase_of_pairs(steps[1], f"noisy counts of neighbouring {self._words.cells}")
         return [marginals, pairs, FitPhase("states", n_steps - marginals.n_steps - pairs.n_steps, **states)]
 
     def _phase_of_pairs(self, steps: dict[str, Any], released: str) -> FitPhase:
@@ -209,7 +215,7 @@ class HiddenMarkovModel(SequenceModel):
     def expected_statistics(self, records: Sequences, posterior: ChainPosterior) -> Joint:
         records, columns = records.first(self.max_length), self._columns(posterior.frame)
         rows, scores = self._scores(columns, columns.cells(records.values), posterior)
-        shares, pairs, _ = inferred(records.offsets, *posterior.chain, *_likely(scores), dtype=self.e_step_dtype())
+        shares, pairs, _ = inferred(records.offsets, *posterior.chain, *_likely(scores), dtype=self.dtype)
         end = 1 + len(columns.missing)
         places = {"count": slice(0, end), "linear": slice(end, None)}
         sums = ComponentSums(rows, shares, records.offsets, places)
@@ -312,7 +318,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def counts_read(self) -> list[Seen]:
         """From counts of the answers, and of missing numbers and counts."""
-        (count, std), (linear, linear_std) = (self.steps_seen(name)[:2] for name in ("count", "linear"))
+        (count, std), (linear, linear_std) = (steps_seen(self, name)[:2] for name in ("count", "linear"))
         columns = self._columns(self.last_posterior_.frame)
         totals, stds = (
             self._of_columns(columns, count[None], linear[None])[0],
@@ -324,7 +330,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def declared(self) -> tuple[str, ...]:
         """What the arguments of what is seen declare as public, in words."""
-        return (f"columns of a step: {self.n_features_in_}; {self.declared_of_steps()}",)
+        return (f"columns of a step: {self.n_features_in_}; {declared_of_steps(self)}",)
 
     def divergence_of_emissions(self, posterior: ChainPosterior) -> float:
         """KL of the parameters of what is seen from their prior."""
@@ -390,14 +396,6 @@ class HiddenMarkovModel(SequenceModel):
         """Check the constructor arguments that all of them share, before the records are read."""
         self._allowed()
 
-    def chain_blocks(self) -> dict[str, Block]:
-        """Blocks of first states and moves."""
-        K = self.n_components
-        return {
-            "start": Block((K,), scale=2.0),
-            "moves": Block((K, K), scale=2.0),
-        }
-
     def kept_steps(self, n_steps: int) -> Collection[int]:
         return kept_steps(self, n_steps)
 
@@ -414,7 +412,7 @@ class HiddenMarkovModel(SequenceModel):
         """ρ of the steps t = 1, 2, … of the states: 1 in the first. Then ``schedule(t)`` if there is one, 6/(t + 5) in a
         private fit, (1 + t)^(-0.6) in a non-private stochastic one, and 1 in a non-private full-batch one, which is textbook
         variational Bayes."""
-        return self.scheduled(t, _AVERAGING)
+        return scheduled(self, t, _AVERAGING)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Full-batch steps until the states have settled, at most 500."""
@@ -422,7 +420,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def describe(self) -> dict:
         follows, others = (
-            f"hence the posterior of {self.parameters_in_words}",
+            f"hence the posterior of {self._words.parameters}",
             "n_components, masks, priors and all other",
         )
         return described(self, follows, *self.declared(), f"{others} constructor arguments")
@@ -440,7 +438,7 @@ class HiddenMarkovModel(SequenceModel):
         """First states, moves, and what is seen in the states."""
         if not isinstance(posterior, ChainPosterior):
             return super().posterior_parts(posterior)
-        draws, states = posterior.draws, self.state_names()
+        draws, states = posterior.draws, state_names(self.n_components)
         return [
             Part("start", draws.get("start", posterior.start), partial(last_of, states), states),
             Part("moves", draws.get("moves", posterior.moves), partial(indexed, "moves"), states),
@@ -456,16 +454,6 @@ class HiddenMarkovModel(SequenceModel):
         offsets = offsets_of(np.clip(lengths, 1, self.max_length))
         states = drawn_states(np.full(K, 1.0 / K), typical.moves(K), offsets, rng.random(offsets[-1]))
         return Sequences(self.typical_steps(states, n_features, rng), offsets), None
-
-    def steps_seen(self, block: str) -> tuple[np.ndarray, float, float, float]:
-        """Noisy sums over the states of a block, the noise in each, and how many steps there are, with the noise in that."""
-        K, totals, noise = self.n_components, self.noisy_totals_.average, self.noisy_totals_.noise_std
-
-        def std_of_sum(name: str, n: int) -> float:  # noise that was carried from state to state may add up
-            return float(np.sqrt(n) * noise[name] if np.ndim(noise[name]) == 0 else n * np.max(noise[name]))
-
-        n_steps, std = totals["start"].sum() + totals["moves"].sum(), std_of_sum("start", K) + std_of_sum("moves", K**2)
-        return totals[block].sum(axis=0), std_of_sum(block, K), float(n_steps), std
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each sequence."""
@@ -483,7 +471,7 @@ class HiddenMarkovModel(SequenceModel):
         """Probabilities of the states at each step, shape (n_steps, K)."""
         posterior = self.at_means(self.posterior_)
         shares = self.inferred(self.sequences_of(X, lengths), posterior)[0]
-        return step_frame(X, shares, self.state_names())
+        return step_frame(X, shares, state_names(self.n_components))
 
     def predict(self, X, lengths=None) -> np.ndarray | pd.DataFrame:
         """The most probable states of each sequence (Viterbi), shape (n_steps,), as in hmmlearn."""
@@ -577,7 +565,7 @@ class HiddenMarkovModel(SequenceModel):
         """
         pd = imported("pandas", "summary()")
 
-        self.warn_of_no_intervals()
+        warn_of_no_intervals(self)
         shares, start, moves, K = self.shares_, self.startprob_, self.transmat_, self.n_components
         away = moves * (1.0 - np.eye(K))
         after = [f"state {np.argmax(row)} ({100.0 * row.max():.0f} %)" if row.any() else "" for row in away]
@@ -592,7 +580,7 @@ class HiddenMarkovModel(SequenceModel):
             "then": after,
         }
         seen, posterior = self._seen(names, n_typical), self.posterior_
-        table = pd.DataFrame(table | seen, index=pd.Index(self.state_names()))
+        table = pd.DataFrame(table | seen, index=pd.Index(state_names(self.n_components)))
         if not hasattr(self, "noisy_totals_"):
             of_start, of_moves = self.chain_priors()
             counts = posterior.start.concentration - of_start + (posterior.moves.concentration - of_moves).sum(axis=0)
@@ -614,7 +602,7 @@ class HiddenMarkovModel(SequenceModel):
         """
         from vips.models._pictures import plot_transitions
 
-        return plot_transitions(self.transmat_, self.shares_, self.startprob_, self.state_names(), ax)
+        return plot_transitions(self.transmat_, self.shares_, self.startprob_, state_names(self.n_components), ax)
 
     def plot_emissions(self, *, names: Sequence[str] | None = None, n_rows: int = 40, ax: Axes | None = None) -> Axes:
         """A picture of what is seen in each state.
@@ -634,7 +622,7 @@ class HiddenMarkovModel(SequenceModel):
         from vips.models._pictures import plot_shades
 
         values, rows, label = self._emissions(names, n_rows)
-        return plot_shades(values, rows, self.state_names(), label, ax, of="plot_emissions()")
+        return plot_shades(values, rows, state_names(self.n_components), label, ax, of="plot_emissions()")
 
     def plot_sequences(self, X, lengths=None, ax: Axes | None = None) -> Axes:
         """A picture of these sequences, coloured by their most probable states. It shows these records, and is not private.
@@ -645,13 +633,13 @@ class HiddenMarkovModel(SequenceModel):
         """
         from vips.models._pictures import plot_sequences
 
-        return plot_sequences(self, X, lengths, self.state_names(), ax)
+        return plot_sequences(self, X, lengths, state_names(self.n_components), ax)
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def inferred(self, records: Sequences, posterior: ChainPosterior) -> tuple:
         """γ, Σ ξ and log likelihoods: see :func:`vips.models._chains.inferred`."""
-        return inferred(records.offsets, *posterior.chain, *self.likely(records, posterior), dtype=self.e_step_dtype())
+        return inferred(records.offsets, *posterior.chain, *self.likely(records, posterior), dtype=self.dtype)
 
     def chain_priors(self) -> tuple[np.ndarray, np.ndarray]:
         """Concentrations of the priors of first states and moves, shape (K,) and (K, K)."""
@@ -670,19 +658,11 @@ class HiddenMarkovModel(SequenceModel):
             Dirichlet(np.where(prior > FORBIDDEN, prior + np.maximum(total, 0.0), prior))
             for prior, total in zip(priors, totals, strict=True)
         )
-        return dict(zip(("start", "moves"), chain, strict=True)) | {"plug_in": self.plugs_in()}
+        return dict(zip(("start", "moves"), chain, strict=True)) | {"plug_in": plugs_in(self)}
 
     def _columns_named(self, names: Sequence[str] | None) -> list[str]:
         """Names of the columns, as they are passed or were fitted."""
         return names_of(self.column_names() if names is None else names, self.n_features_in_, "column")
-
-    def e_step_dtype(self) -> type:
-        """Precision of the forward-backward algorithm."""
-        return np.dtype(self.dtype).type
-
-    def plugs_in(self) -> bool:
-        """Whether E-steps take posterior means."""
-        return self.is_private or self.inference == "em"
 
     def _allowed(self) -> tuple[np.ndarray, np.ndarray]:
         """First states and moves that the masks allow."""
@@ -736,6 +716,17 @@ class HiddenMarkovModel(SequenceModel):
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
         return self.inferred(records, self.at_means(self.posterior_))[2]
+
+
+def steps_seen(model: HiddenMarkovModel, block: str) -> tuple[np.ndarray, float, float, float]:
+    """Noisy sums over the states of a block, the noise in each, and how many steps there are, with the noise in that."""
+    K, totals, noise = model.n_components, model.noisy_totals_.average, model.noisy_totals_.noise_std
+
+    def std_of_sum(name: str, n: int) -> float:  # noise that was carried from state to state may add up
+        return float(np.sqrt(n) * noise[name] if np.ndim(noise[name]) == 0 else n * np.max(noise[name]))
+
+    n_steps, std = totals["start"].sum() + totals["moves"].sum(), std_of_sum("start", K) + std_of_sum("moves", K**2)
+    return totals[block].sum(axis=0), std_of_sum(block, K), float(n_steps), std
 
 
 def _order_of_sums(columns: Columns) -> np.ndarray:

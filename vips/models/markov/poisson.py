@@ -9,10 +9,11 @@ import numpy as np
 from vips._support.arguments import arguments, positive
 from vips._support.validation import check_integer
 from vips.models import _typical as typical
+from vips.models._sequences import declared_of_steps
 from vips.models.components.component import Kind
 from vips.models.components.counts import Counts
 from vips.models.components.declarations import Column
-from vips.models.markov.hidden import HiddenMarkovModel
+from vips.models.markov.hidden import HiddenMarkovModel, Words
 
 __all__ = ["PoissonHMM"]
 
@@ -84,8 +85,7 @@ class PoissonHMM(HiddenMarkovModel):
     lambdas_weight: float | None = positive(default=None)
     n_features: int | None = None
 
-    parameters_in_words, sums_in_words = "first states, moves and rates", "sums of the counts"
-    cells_in_words = "counts"
+    _words = Words("first states, moves and rates", "sums of the counts", "counts")
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
@@ -124,7 +124,7 @@ class PoissonHMM(HiddenMarkovModel):
     def declared(self) -> tuple[str, ...]:
         return (
             f"max_count = {self.max_count}: larger counts are cut to it",
-            f"number of columns: {self.n_features_in_}; {self.declared_of_steps()}",
+            f"number of columns: {self.n_features_in_}; {declared_of_steps(self)}",
         )
 
     @property

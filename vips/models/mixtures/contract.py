@@ -16,6 +16,7 @@ from vips._support.arguments import arguments, choice, function_of_step, positiv
 from vips._support.extras import imported
 from vips._support.printable import strings_for_pandas
 from vips._support.validation import check_integer
+from vips.core.contract import scheduled, weighs_records
 from vips.core.mechanism.random_state import RandomStateLike, as_generator
 from vips.core.records.arrays import InMemoryData
 from vips.core.records.source import DataSource
@@ -26,7 +27,7 @@ from vips.core.sums.classes import ClassStatistics
 from vips.expfam import Dirichlet, Draws
 from vips.models import _typical as typical
 from vips.models._denoising import posterior_mean
-from vips.models._mixture import Mixture
+from vips.models._mixture import Mixture, block_of_squares, with_squares
 from vips.models._starts import lost, warn_of_floor
 from vips.models._variance_ratios import WITH_SQUARES
 from vips.models.components import tables
@@ -36,7 +37,7 @@ from vips.models.components.component import Frame, Kind, Named
 from vips.models.components.declarations import Column, all_columns
 from vips.models.components.numbers import LEAST_VARIANCE, Numbers
 from vips.models.mixtures.posterior import ClassPosterior, ClassSimulator, inferred, matched_classes
-from vips.parts import Part, last_of
+from vips.parts import Part, last_of, warn_of_no_intervals
 from vips.report.unread import Seen
 from vips.report.words import described, whose
 
@@ -86,7 +87,7 @@ class LatentClasses(Mixture):
         variational Bayes. A private fit of one class takes the plain average of all steps."""
         if self.n_components == 1 and self.schedule is None and self.is_private:
             return 1.0 / t
-        return self.scheduled(t, _AVERAGING)
+        return scheduled(self, t, _AVERAGING)
 
     def valid_records(self, records) -> np.ndarray:
         """All of them, unless an entry of a sparse matrix is in a column that does not exist: what is no value of its column is
@@ -98,7 +99,7 @@ class LatentClasses(Mixture):
 
     def expected_statistics(self, records, posterior: ClassPosterior) -> RecordStatistics:
         columns, values = self._columns(posterior.frame), dense_rows(records)
-        return self.with_squares(inferred(columns.rows(values), columns.places(values), posterior.tables(columns)))
+        return with_squares(self, inferred(columns.rows(values), columns.places(values), posterior.tables(columns)))
 
     def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
         """Prior and totals. Noisy totals are denoised first."""
@@ -268,7 +269,7 @@ class LatentClasses(Mixture):
         """
         pd = imported("pandas", "summary()")
 
-        self.warn_of_no_intervals()
+        warn_of_no_intervals(self)
         check_integer("n_answers", n_answers)
         posterior = self.posterior_
         n_classes, columns = len(self.weights_), {"share": self.weights_}
@@ -416,11 +417,11 @@ class LatentClasses(Mixture):
 
     def _blocks_of_classes(self) -> dict[str, Block]:
         cells = Block((self.n_components, self._columns().width))
-        return {"count": Block((self.n_components,)), "cells": cells} | self.block_of_squares()
+        return {"count": Block((self.n_components,)), "cells": cells} | block_of_squares(self)
 
     def _norm(self, of_cells: float) -> float:
         """Norm of a record that is surely in one class, given the squares of its cells."""
-        return float(np.sqrt((WITH_SQUARES**2 if self.weighs_records else 1.0) + of_cells))
+        return float(np.sqrt((WITH_SQUARES**2 if weighs_records(self) else 1.0) + of_cells))
 
     def _posterior(self, totals: np.ndarray, columns: Columns, draws, marginals) -> ClassPosterior:
         return ClassPosterior(

@@ -22,6 +22,7 @@ import scipy.sparse as sp
 from scipy.special import gammaln
 
 from vips._support.arguments import arguments, number
+from vips.core.contract import weighs_records
 from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import rows_without
 from vips.core.sums import Block, BySquaredWeights, DenseStatistics, Joint
@@ -111,7 +112,9 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def blocks(self) -> dict[str, Block]:
         counts = {"counts": Block((self.n_features_in_,))}
-        return counts | ({"squares": Block((self.n_features_in_,), scale=SQUARES_SCALE)} if self.weighs_records else {})
+        return counts | (
+            {"squares": Block((self.n_features_in_,), scale=SQUARES_SCALE)} if weighs_records(self) else {}
+        )
 
     def valid_records(self, records) -> np.ndarray:
         if not sp.issparse(records):
@@ -124,7 +127,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
         """Rows of a person are clipped by the sum of their norms: so many then count as their average."""
         if sp.issparse(records):
             records = sp.csr_array(records).astype(np.float64).toarray()
-        squares = [BySquaredWeights(DenseStatistics({"squares": records}))] if self.weighs_records else []
+        squares = [BySquaredWeights(DenseStatistics({"squares": records}))] if weighs_records(self) else []
         return Joint(DenseStatistics({"counts": records}), *squares)
 
     def to_posterior(self, average, noise_std, previous) -> Dirichlet:
@@ -136,7 +139,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def max_record_norm(self) -> float:
         """``max_total``; with weights their squares, too."""
-        return float(self.max_total) * (WITH_SQUARES if self.weighs_records else 1.0)
+        return float(self.max_total) * (WITH_SQUARES if weighs_records(self) else 1.0)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """One full-batch step."""

@@ -32,6 +32,7 @@ from scipy.linalg import cho_solve, solve_triangular
 
 from vips._support.arguments import arguments, choice, function_of_step, precision
 from vips._support.validation import check_max_norm
+from vips.core.contract import plan_of_release, released
 from vips.core.exact.blas import cholesky
 from vips.core.exact.rowwise import rowwise_product
 from vips.core.phases import FitPhase, plain_average, unchanged
@@ -212,6 +213,11 @@ class AugmentedRegression(ConjugateExponentialModel):
         zeros = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
         return table.limit(self._stepped(zeros, dict.fromkeys(zeros, 0.0), None))
 
+    def use_plan(self, plan: PrivacyPlan | None) -> None:
+        super().use_plan(plan)
+        if plan is None:
+            vars(self).pop("_begins", None)
+
     def settling_of(self, plan: PrivacyPlan) -> Settling | None:
         """As in the base class, from the limit on where that was found."""
         settling = super().settling_of(plan)
@@ -373,7 +379,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         """The posterior after a step that took scores at ``previous.search.point``."""
         _, _, n_scores = self._lengths(self._n_steps)
         search = previous.search.after(average, n_scores)
-        released, coordinates = search.released(noise_std, self.plan_of_release()), search.zooms.coordinates
+        released, coordinates = search.released(noise_std, plan_of_release(self)), search.zooms.coordinates
         alpha, public = previous.alpha_shape / previous.alpha_rate, previous.public
         estimates = np.atleast_2d(previous.around.mean) / self._units_of_rows(coordinates)
         if self._knows_public:
@@ -550,7 +556,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     def describe(self) -> dict:
         return {
             "unit": self.unit,
-            "released": self.released("hence the posterior of the coefficients"),
+            "released": released(self, "hence the posterior of the coefficients"),
             "declared_public": (
                 f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
                 f"number of columns: {self.n_features_in_}",

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import os
-from typing import Self
-
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.stats import nbinom
 from sklearn.base import RegressorMixin
 
 from vips._support.arguments import arguments, whole
-from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.records.partition import with_their_weights
 from vips.core.records.source import DataSource
 from vips.expfam.gaussian import posterior_probabilities
-from vips.models._exposures import MOST, TakesExposures, check_counts, check_planned, times_exposure
+from vips.models._exposures import (
+    MOST,
+    check_counts,
+    check_planned,
+    score_of_counts,
+    times_exposure,
+    with_exposure,
+)
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.likelihoods import Binomial, NegativeBinomial
 from vips.models.regression.posterior import CoefficientPosterior
@@ -66,7 +69,7 @@ class BayesianBinomialRegression(RegressorMixin, PolyaGammaRegression):
 
 
 @arguments
-class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, TakesExposures):
+class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression):
     """Overdispersed counts, fitted by (private) variational Bayes.
 
     Parameters
@@ -96,62 +99,23 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     """
 
     dispersion: float = 1.0
+    max_count: int | None = whole(default=None, high=MOST)
+    exposure_bounds: tuple[float, float] | None = None
 
     settings_of_meaning = ("fit_intercept", "dispersion")
-    _unlisted = ("exposed", "exposed_records", "with_exposure")
+    _beside = ("exposure", "sample_weight", "public_X", "public_y")
     name_of_ratio = "rate ratio"
+    score, with_exposure = score_of_counts, with_exposure
 
     def typical_labels(self, predictor: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         check_planned(self)
         counts = rng.negative_binomial(self.dispersion, 1.0 / (1.0 + np.exp(predictor) / self.dispersion))
         return counts if self.max_count is None else np.minimum(counts, self.max_count)
 
-    def fit(
-        self,
-        X,
-        y=None,
-        *,
-        exposure=None,
-        sample_weight=None,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        executor: object = None,
-        groups: object = None,
-        public_X=None,
-        public_y=None,
-    ) -> Self:
-        """Fit to a table.
-
-        Parameters
-        ----------
-        X, y, sample_weight, ledger, checkpoint, executor, groups, public_X, public_y
-            See :meth:`BayesianLogisticRegression.fit`.
-        exposure : array or series of shape (n_records,), optional
-            Over how much time, or among how many, each count was made: the expected count is the exposure times exp(x'w), so
-            that coefficients are of a rate. A record whose exposure is not above 0 is defective. For arrays and data frames.
-
-        Returns
-        -------
-        self
-        """
-        if exposure is not None and public_X is not None:
-            raise ValueError("Public records have no exposures here: pass `exposure` or `public_X`.")
-        with self.exposed(exposure):
-            return super().fit(
-                X, y, sample_weight=sample_weight, ledger=ledger, checkpoint=checkpoint, executor=executor,
-                groups=groups, public_X=public_X, public_y=public_y,
-            )  # fmt: skip
-
     def predict(self, X, exposure=1.0) -> np.ndarray:
         """Posterior mean of the expected count, exposure · E[exp(x'w)] = exposure · exp(x'μ + x'Σx/2), shape (n_records,)."""
         mean, variance = self._predictors(X)
         return times_exposure(exposure, self.dispersion * np.exp(mean + 0.5 * variance)[:, 0])
-
-    score = TakesExposures.score
-
-    def records_of(self, X, y) -> DataSource:
-        """Counts, with exposures beside them if there are any."""
-        return self.exposed_records(super().records_of, X, y)
 
     @property
     def _releases_rates(self) -> bool:
@@ -192,6 +156,11 @@ class BayesianNegativeBinomialRegression(RegressorMixin, PolyaGammaRegression, T
     def check_parameters(self) -> None:
         super().check_parameters()
         check_counts(self)
+
+    def check_beside(self, X) -> None:
+        super().check_beside(X)
+        if self.beside.exposure is not None and self.beside.public_X is not None:
+            raise ValueError("Public records have no exposures here: pass `exposure` or `public_X`.")
 
     @property
     def likelihood(self) -> NegativeBinomial:

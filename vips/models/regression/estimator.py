@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import joblib
 import numpy as np
@@ -12,9 +11,8 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._support.extras import imported
-from vips._support.fitted import all_or_nothing
 from vips._support.validation import check_level
-from vips.core.ledger.ledger import PrivacyLedger
+from vips.core.contract import plan_of_release
 from vips.core.records.arrays import InMemoryData
 from vips.core.records.partition import with_their_weights
 from vips.core.records.source import DataSource
@@ -45,7 +43,7 @@ from vips.models._newton import Released, misfit
 from vips.models.regression.contract import AugmentedRegression
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.statistics import times_rowwise, variances
-from vips.parts import STANDS_OUT, FeatureTotals, Score
+from vips.parts import STANDS_OUT, FeatureTotals, Score, warn_of_no_intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -82,54 +80,7 @@ class PolyaGammaRegression(AugmentedRegression):
     """
 
     name_of_ratio = "odds ratio"
-    _unlisted = ("checked_public",)
-    _public: tuple | None = None  # public records, during a fit
-
-    @all_or_nothing
-    def fit(
-        self,
-        X,
-        y=None,
-        *,
-        sample_weight=None,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        executor: object = None,
-        groups: object = None,
-        public_X=None,
-        public_y=None,
-    ) -> Self:
-        """Fit to a table.
-
-        Parameters
-        ----------
-        X : array, CSR matrix, data frame or Arrow table of shape (n_records, n_features), or a data source with labels
-        y : array of shape (n_records,), unless a source holds the labels
-        sample_weight, ledger, checkpoint, executor, groups : optional
-            See :meth:`ConjugateExponentialModel.fit`. With weights an ordinary fit has no ``bound_``.
-        public_X, public_y : optional
-            Records that anybody may know, of the same columns and labels, and as similar as there are: a private fit starts at
-            their posterior and takes it for its prior, at a weight that it learns from released totals (docs/logistic.md). They
-            cost nothing, and nothing protects them.
-
-        Returns
-        -------
-        self
-        """
-        self._public = self.checked_public(public_X, public_y)
-        try:
-            return super().fit(
-                X,
-                y,
-                sample_weight=sample_weight,
-                ledger=ledger,
-                checkpoint=checkpoint,
-                executor=executor,
-                groups=groups,
-            )
-        finally:
-            self._public = None
-            vars(self).pop("_begins", None)
+    _beside = ("sample_weight", "public_X", "public_y")
 
     def finish(self, records: DataSource) -> None:
         """The curvature of the posterior itself, from which people read limits; without weights the evidence lower bound."""
@@ -243,7 +194,7 @@ class PolyaGammaRegression(AugmentedRegression):
         search = getattr(self.last_posterior_, "search", None)
         if search is None or not search.kept.counts.any():
             return []
-        return search.released(self.noisy_totals_.noise_std, self.plan_of_release())
+        return search.released(self.noisy_totals_.noise_std, plan_of_release(self))
 
     def _unbounded(self) -> np.ndarray:
         """Whether noise hides how large each column's effect is, because labels are nearly certain; shape
@@ -317,7 +268,7 @@ class PolyaGammaRegression(AugmentedRegression):
         table = coefficient_table(self, self.posterior_, level, units)
         self._warn_of_columns(table, features)
         table.attrs["signal"] = signal = self.signal_of_coefficients()
-        self.warn_of_no_intervals()
+        warn_of_no_intervals(self)
         warn_of_nothing(self, signal)
         return table
 
@@ -498,12 +449,12 @@ class PolyaGammaRegression(AugmentedRegression):
         super().check_features()
         self._learn_from_public()
 
-    def checked_public(self, X, y) -> tuple | None:
-        """The public records of a fit; raises if they cannot be used."""
-        if (X is None) != (y is None):
+    def check_beside(self, X) -> None:
+        """Raise ValueError if public records cannot be used."""
+        if (self.beside.public_X is None) != (self.beside.public_y is None):
             raise ValueError("`public_X` and `public_y` go together: public records with their labels.")
-        if X is None:
-            return None
+        if self.beside.public_X is None:
+            return
         if not self.is_private:
             raise ValueError("`public_X` is for private fits: without noise, append the public records to X and y.")
         if self._is_given:
@@ -512,13 +463,13 @@ class PolyaGammaRegression(AugmentedRegression):
             )
         if self.statistics == "paper" or self.covariance == "diagonal":
             raise ValueError('`public_X` needs statistics="centred" and covariance="full".')
-        return X, y
 
     def _learn_from_public(self) -> None:
         """Fit the public records without noise, if there are any: charges no ledger, reads no private record."""
-        if self._public is None:
+        X, y = self.beside.public_X, self.beside.public_y
+        if X is None:
             return
-        posterior, (X, y) = fit_to_public(self, *self._public, **self._settings_of_public())
+        posterior, (X, y) = fit_to_public(self, X, y, **self._settings_of_public())
         self.public_alpha_ = posterior.alpha_shape / posterior.alpha_rate
         self.public_posterior_ = Gaussian(posterior.mean, posterior.precision)
         self.public_centre_ = posterior.centre

@@ -17,6 +17,7 @@ import scipy.sparse as sp
 
 from vips._support.arguments import arguments
 from vips._support.validation import check_max_norm
+from vips.core.contract import weighs_records
 from vips.core.exact.rowwise import row_norms
 from vips.core.phases import FitPhase
 from vips.core.plan import PrivacyPlan
@@ -113,7 +114,7 @@ class SecondMomentModel(ConjugateExponentialModel):
     @property
     def _sums_squares(self) -> bool:
         """Whether moments by squared weights are released, from which the variance of weighted ones follows."""
-        return self.needs_labels and self.weighs_records
+        return self.needs_labels and weighs_records(self)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """One full-batch step."""

@@ -24,7 +24,7 @@ from vips.models.second_moments import estimates
 from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.estimates import Estimate, NoisyCovariance, bootstrapped, stacked
 from vips.models.second_moments.moments import SecondMoments
-from vips.parts import Part, Score, average
+from vips.parts import Part, Score, average, warn_of_no_intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -173,7 +173,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         """
         pd = imported("pandas", "summary()")
 
-        self.warn_of_no_intervals()
+        warn_of_no_intervals(self)
         posterior, names = self.posterior_, self.column_names()
         shape = posterior.mean.shape
         if self.why_no_intervals():

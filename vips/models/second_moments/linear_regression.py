@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._support.arguments import arguments, choice, number, whole
 from vips._support.validation import check_number, levels_to_user
+from vips.core.contract import plan_of_release, weighs_records
 from vips.core.exact.rowwise import row_norms, rowwise_product
 from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.records.partition import Records
@@ -325,7 +326,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         n_scores = self._n_scores()
         search = previous.search.after(average, n_scores)
         around = _around(average["spread"], noise_std["spread"], _size_of_spread(previous.search))
-        released, deviation = search.released(noise_std, self.plan_of_release())[0].in_deviations()
+        released, deviation = search.released(noise_std, plan_of_release(self))[0].in_deviations()
         zooms, d, p = search.zooms, self.n_features_in_, len(search.point[0])
         units = np.append(self._prior_units(zooms.coordinates) / zooms.coordinates.scale[:d], np.ones(p - d))
         scale = _SCALE * np.sqrt(max(zooms.seen[d], 1.0)) / deviation
@@ -338,7 +339,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         posterior = self._natural(given, zooms)
         posterior.search = search = search.towards(given.mean[None])
         if search.adapts(n_scores):
-            deviation = around if self.weighs_records else deviation
+            deviation = around if weighs_records(self) else deviation
             posterior.search = replace(search, size=float(np.clip(deviation, *_NARROWER)) * search.size)
         return posterior
 
@@ -358,7 +359,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def _released_scores(self) -> Released:
         """What a fit that searched released."""
-        noise_std, plan = self.noisy_totals_.noise_std, self.plan_of_release()
+        noise_std, plan = self.noisy_totals_.noise_std, plan_of_release(self)
         return self.once("released scores", lambda: self.last_posterior_.search.released(noise_std, plan)[0])
 
     def to_noise_aware_posterior(self) -> LinearPosterior:

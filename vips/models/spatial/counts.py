@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,11 +14,10 @@ from scipy.spatial import Voronoi
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._support.arguments import arguments
+from vips._support.arguments import arguments, whole
 from vips._support.extras import imported
 from vips._support.validation import levels_to_user
 from vips.core.exact.blas import threads_for
-from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.plan import PrivacyPlan
 from vips.core.records.partition import Records
 from vips.core.records.source import DataSource
@@ -30,7 +28,15 @@ from vips.data._dask import as_source
 from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
 from vips.models._coefficients import count_scores
-from vips.models._exposures import TakesExposures, check_counts, check_planned, counts_and_exposures, times_exposure
+from vips.models._exposures import (
+    MOST,
+    check_counts,
+    check_planned,
+    counts_and_exposures,
+    score_of_counts,
+    times_exposure,
+    with_exposure,
+)
 from vips.models.spatial.areas import Areas
 from vips.models.spatial.fields import SMOOTHNESS, STDS, Fields
 from vips.models.spatial.smoothing import FieldPosterior, smoothed
@@ -59,7 +65,7 @@ class _Sums(DenseStatistics):
 
 
 @arguments
-class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
+class SpatialCounts(RegressorMixin, ConjugateExponentialModel):
     """Rates of declared areas from counts of their people, smoothed over the map.
 
     A count of a person in area a is negative binomial with mean exposure · exp(c + f_a); f is a Gaussian field over the areas,
@@ -94,6 +100,12 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
 
     Notes
     -----
+    ``fit`` takes a series or array of areas' names, of any type: 7, 7.0 and "7" are one; or a table with the column ``area``. A
+    private fit leaves out records of no declared area; an ordinary one refuses them, and reads lists, too. A data source has
+    one column of numbers: the areas' names where all are whole numbers, else their places, from 0. y holds counts: 0 or 1 for
+    one event. An exposure may also say how large a count is expected to be from what is known of the person: rates are then
+    relative to that.
+
     *Privacy.*
     Unit: one row of X with its count. Relation: add or remove one. Released: noisy sums of counts, of exposures and of their
     squares. Public by declaration: the areas and their neighbours, ``max_count``, ``exposure_bounds``. Which areas have people
@@ -116,6 +128,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     coordinates: object = None
     area: str | None = None
     dispersion: float | None = None
+    max_count: int | None = whole(default=None, high=MOST)
+    exposure_bounds: tuple[float, float] | None = None
     on_invalid: str = "drop"
 
     unit = "one row of X with its count"
@@ -127,45 +141,9 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
     exact_rows = True
     reads_tables = True
     settings_of_meaning = ("areas",)
-    _unlisted = ("exposed", "exposed_records")
+    _beside = ("exposure", "sample_weight")
     _read = None  # during a fit
-
-    def fit(
-        self,
-        X,
-        y=None,
-        *,
-        exposure=None,
-        sample_weight=None,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        executor: object = None,
-        groups: object = None,
-    ) -> Self:
-        """Fit to counts of people.
-
-        Parameters
-        ----------
-        X : array or series of shape (n_records,), or a table with the column ``area``
-            The area of each record: a name, of any type: 7, 7.0 and "7" are one. A private fit leaves out records of no
-            declared area; an ordinary one refuses them, and reads lists, too. A data source has one column of numbers: the
-            areas' names where all are whole numbers, else their places, from 0.
-        y : array of shape (n_records,)
-            Counts: 0 or 1 for one event.
-        exposure : array or series of shape (n_records,), optional
-            Over how much time each count was made, or how large it is expected to be from what is known of the person:
-            rates are then relative to that. For arrays and data frames.
-        sample_weight, ledger, checkpoint, executor, groups : optional
-            See :meth:`ConjugateExponentialModel.fit`.
-
-        Returns
-        -------
-        self
-        """
-        with self.exposed(exposure):
-            return super().fit(
-                X, y, sample_weight=sample_weight, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups,
-            )  # fmt: skip
+    with_exposure = with_exposure
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -251,8 +229,8 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         return max(64, 4_000_000 // max(len(self.areas), 1))
 
     def records_of(self, X, y) -> DataSource:
-        """Codes of areas, and counts with exposures beside them if there are any."""
-        return self.exposed_records(super().records_of, self._codes(X, not self.is_private), y)
+        """Codes of areas, and counts."""
+        return super().records_of(self._codes(X, not self.is_private), y)
 
     def as_numbers(self, X) -> object:
         return self._codes(X, True)
@@ -396,7 +374,7 @@ class SpatialCounts(RegressorMixin, ConjugateExponentialModel, TakesExposures):
         places, posterior = self._places(self.read_rows(X, reset=False)), self.posterior_
         return times_exposure(exposure, np.exp(posterior.mean + 0.5 * posterior.var)[places])
 
-    score, predictions, held_out_scores = TakesExposures.score, predict, count_scores
+    score, predictions, held_out_scores = score_of_counts, predict, count_scores
 
     def posterior_parts(self, posterior) -> list[Part]:
         """Log rates by area."""

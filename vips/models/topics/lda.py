@@ -34,7 +34,7 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 from vips._support.arguments import arguments, choice, function_of_step, number, precision, whole
 from vips._support.validation import check_integer, levels_to_user
 from vips.core.mechanism.random_state import as_generator
-from vips.core.phases import FitPhase, phases_of
+from vips.core.phases import FitPhase, phases_of, step_weight
 from vips.core.plan import PrivacyPlan
 from vips.core.step_size import PolynomialAveraging, RobbinsMonro
 from vips.core.stream_plan import StreamPlan
@@ -168,7 +168,7 @@ class LatentDirichletAllocation(
     adds_up = True
     exact_rows = True
     tolerance = 1e-3
-    _unlisted = ("completed", "resized", "topic_concentration", "word_concentration")
+    _unlisted = ("resized", "topic_concentration", "word_concentration")
 
     # -- the contract -------------------------------------------------------------------------------------------
 
@@ -255,7 +255,7 @@ class LatentDirichletAllocation(
 
     def _held_out(self, X) -> tuple[np.ndarray, np.ndarray]:
         """Log likelihood of the held-out words of each document, and their number, on one fixed split."""
-        return self.completed(*split_words(canonical(X), np.random.default_rng(0)))
+        return _completed(self, *split_words(canonical(X), np.random.default_rng(0)))
 
     def topic_concentration(self) -> float:
         """α: the prior of a document's topic shares; with EM, next to none."""
@@ -335,7 +335,7 @@ class LatentDirichletAllocation(
         if previous is not None and previous.is_single:
             return self._after_single(average[block], noise_std[block], previous)
         noise, step = noise_std[block], 0 if previous is None else previous.step + 1
-        rho = None if previous is None else self.rho(step)
+        rho = None if previous is None else step_weight(self, step)
         counts, average_scale = undo_scales(average[block], previous, rho)
         prior = self.word_concentration()
         public = None if self.public_documents is None or previous is None else counts_of_public(self, previous)
@@ -361,14 +361,16 @@ class LatentDirichletAllocation(
         """After a step with a single topic: many, if the noise that the fit will have does not hide them (``planning.py``)."""
         step, (n_topics, n_words) = previous.step + 1, average.shape
         prior = self._concentration(self.topic_word_prior, 1)
-        counts, average_scale = undo_scales(average[:1], previous, self.rho(step))
+        counts, average_scale = undo_scales(average[:1], previous, step_weight(self, step))
         denoised, words = denoise_counts(counts, noise / average_scale)
         plan = replace(self.plan_of_fit(), clip_norm=self.plan_of_fit().clip_norm or self.default_clip())
         std = std_of_average(plan, self.schedule or _AVERAGING)
         if step == 1 and shows_topics(counts.sum(), n_words, std):
             topics = self._random_topics(as_generator(self.random_state), n_topics, n_words) * words / n_topics
             return TopicPosterior(self.word_concentration() + topics, None, np.zeros(topics.shape), step, carried=0.0)
-        carried = 1.0 if self.schedule is not None else factor_of_plain_average(self.rho(step), self.rho(step + 1))
+        carried = 1.0
+        if self.schedule is None:
+            carried = factor_of_plain_average(step_weight(self, step), step_weight(self, step + 1))
         concentration = (prior + denoised) * np.where(np.arange(n_topics) == 0, 1.0, _OF_UNUSED)[:, None]
         scale = scale_cells(denoised, noise / average_scale)
         return single_topic(concentration, scale, carried * average_scale, step, carried)
@@ -393,7 +395,7 @@ class LatentDirichletAllocation(
         source, block = (_MANY if n > self.n_components else "topic_word" for n in (n_before, n_topics))
         carried, noise = posterior.carried * average[source][:n_topics], posterior.carried * noise_std[source]
         if posterior.parents is not None:
-            counts, _ = undo_scales(average[source], previous, self.rho(posterior.step))
+            counts, _ = undo_scales(average[source], previous, step_weight(self, posterior.step))
             carried = posterior.average_scale * merged_rows(counts, posterior.parents)
         return dict(average) | {block: carried}, dict(noise_std) | {block: noise}
 
@@ -506,22 +508,16 @@ class LatentDirichletAllocation(
             return float(np.exp(-bound / n_words)) if n_words > 0 else float("nan")
         if kind != "completion":
             raise ValueError(f'`kind` must be "completion" or "bound", got {kind!r}.')
-        log_likelihood, n_words = self.completed(*split_words(documents, as_generator(random_state)))
+        log_likelihood, n_words = _completed(self, *split_words(documents, as_generator(random_state)))
         return float(np.exp(-log_likelihood.sum() / n_words.sum())) if n_words.any() else float("nan")
 
     def score_samples(self, X) -> np.ndarray:
         """Log likelihood of every second word of each document given the others, in nats, shape (n_documents,)."""
-        return self.completed(*alternate_words(self._check_documents(X)))[0]
+        return _completed(self, *alternate_words(self._check_documents(X)))[0]
 
     def score(self, X, y=None) -> float:
         """Mean of :meth:`score_samples`."""
         return float(self.score_samples(X).mean())
-
-    def completed(self, observed: sp.csr_array, hidden: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-        """Log likelihood of each document's hidden words given its observed ones, and the number of the hidden ones."""
-        doc_topic = _normalised(self._settled(observed).doc_topic)
-        log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.last_posterior_.mean.T))
-        return log_likelihood, np.asarray(hidden.sum(axis=1), dtype=np.float64).ravel()
 
     @property
     def components_(self) -> np.ndarray:
@@ -575,6 +571,15 @@ class LatentDirichletAllocation(
         X = self.read_rows(X, reset=False)
         check_non_negative(X, type(self).__name__)
         return canonical(X)
+
+
+def _completed(
+    model: LatentDirichletAllocation, observed: sp.csr_array, hidden: sp.csr_array
+) -> tuple[np.ndarray, np.ndarray]:
+    """Log likelihood of each document's hidden words given its observed ones, and the number of the hidden ones."""
+    doc_topic = _normalised(model._settled(observed).doc_topic)
+    log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(model.last_posterior_.mean.T))
+    return log_likelihood, np.asarray(hidden.sum(axis=1), dtype=np.float64).ravel()
 
 
 def _normalised(doc_topic: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from vips._support.printable import PLAIN_TEXT, printable, strings_for_pandas
 from vips._support.validation import check_integer
 from vips.models.topics.evidence import TopicEvidence, topic_evidence
 from vips.models.topics.words import TopicWords, check_relevance
+from vips.parts import warn_of_no_intervals
 from vips.report.words import whose
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class ReadableTopics:
         pd = imported("pandas", "summary()")
         check_integer("n_words", n_words)
         check_is_fitted(self, "last_posterior_")
-        self.warn_of_no_intervals()
+        warn_of_no_intervals(self)
         words, posterior, evidence = TopicWords.of_model(self), self.posterior_, self.evidence()
         means, has_limits = np.atleast_2d(posterior.mean), self.is_private and not self.why_no_intervals()
         lower, upper = map(np.atleast_2d, posterior.interval(level)) if has_limits else (means, means)

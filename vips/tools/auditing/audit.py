@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.base import clone
 
 from vips.core.budget import PrivacyBudget
+from vips.core.contract import stated_plan
 from vips.core.ledger.ledger import current_ledger
 from vips.core.mechanism.random_state import as_generator
 from vips.core.phases import phases_of, step_of
@@ -99,7 +100,7 @@ def audit(
     """
     plan = model.privacy
     if isinstance(plan, PrivacyBudget):
-        model = clone(model).set_params(privacy=model.stated_plan())
+        model = clone(model).set_params(privacy=stated_plan(model))
         plan = model.privacy
     if not isinstance(plan, PrivacyPlan) or not plan.is_private:
         raise ValueError("There is nothing to audit without noise: give the model a PrivacyPlan as `privacy`.")

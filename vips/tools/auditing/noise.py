@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
+from vips.core.contract import completed_plan
 from vips.core.phases import phases_of, weights_of
 from vips.core.plan import PrivacyPlan
 from vips.tools.auditing.canaries import CanaryModel, run_engine
@@ -70,7 +71,7 @@ def noise_of_phases(model, plan: PrivacyPlan) -> dict[str, tuple[float, int]]:
 
     ``model`` is fitted. By phase and block, as ``Draws.squares``.
     """
-    plan = model.completed_plan(plan)
+    plan = completed_plan(model, plan)
     model.use_plan(plan)
     squares, first = {}, 1
     for phase in phases_of(model, plan.n_steps):

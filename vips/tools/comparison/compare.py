@@ -187,7 +187,7 @@ def fit_arms(private, X, y=None) -> list:
     """Fit the plain and the clipped arm to the training data. Neither is private, whatever ε its report states."""
     seed = {"random_state": 0} if getattr(private, "random_state", None) is None else {}
     fitted = []
-    for plan in plans_of_arms(private.privacy_.plan, private.largest_norm_in_fit()):
+    for plan in plans_of_arms(private.privacy_.plan, private.max_record_norm()):
         arm = clone(private).set_params(privacy=plan, **seed)
         arm.sent_from = None  # the ledger that paid for the private fit; no ledger pays for an arm
         fitted.append(arm.fit(X, y) if private.needs_labels else arm.fit(X))

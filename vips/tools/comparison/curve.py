@@ -13,6 +13,7 @@ from sklearn.base import clone
 from vips._pages.tables import html_table
 from vips._support.extras import imported
 from vips._support.printable import PLAIN_TEXT, printable
+from vips.core.contract import stated_plan
 from vips.core.ledger.ledger import current_ledger
 from vips.core.plan import PrivacyPlan
 from vips.model import ConjugateExponentialModel
@@ -164,7 +165,7 @@ def privacy_utility_curve(
     if n_repeats < 1 or len(epsilons) < 1:
         raise ValueError("`epsilons` and `n_repeats` must give at least one fit.")
     tested = (X, y) if X_public_test is None else (X_public_test, y_public_test)
-    plan = model.stated_plan()
+    plan = stated_plan(model)
     plans = [plan.with_epsilon(float(epsilon), delta) for epsilon in epsilons]
     if scores_are_private:
         plans.append(PrivacyPlan.non_private(sampling_rate=plan.sampling_rate, n_steps=plan.n_steps))

@@ -24,6 +24,7 @@ import scipy.sparse as sp
 
 from vips._support.arguments import arguments, number
 from vips._support.validation import check_max_norm
+from vips.core.contract import released
 from vips.core.exact.threads import run_ranges
 from vips.core.phases import FitPhase, plain_average, unchanged
 from vips.core.plan import PrivacyPlan
@@ -45,7 +46,7 @@ from vips.models.regression.mixed.posterior import INTERCEPT, Frame, MixedPoster
 from vips.models.regression.statistics import design_rows
 from vips.report.words import OF_ONE_PERSON
 
-__all__ = ["MixedRegression"]
+__all__ = ["MixedRegression", "long_tailed"]
 
 _SCORES = "noisy sums of scores, information and squares of scores of persons"
 _MOST_FEATURES, _MOST_EFFECTS = 60, 3
@@ -98,10 +99,9 @@ class MixedRegression(ConjugateExponentialModel):
     tolerance = 1e-6
     settings_of_meaning = ("random_effects",)
     fit_intercept = True  # always
-    _unlisted = ("check_effects", "fit_intercept", "likelihood", "long_tailed")
-    # During a private fit: ids of persons until records are read, and whether numbers of them stand in the second column of y.
-    _ids = None
-    _has_words = False
+    _unlisted = ("check_effects", "fit_intercept", "likelihood")
+    _has_words = False  # whether numbers of persons' ids stand in the second column of y, during a private fit
+    _beside = ()
     # Dispersion and largest count of labels that are counts, for draws of labels.
     _drawn_as = (0.0, 1.0)
     _information_scale = 0.8  # over the clip norm
@@ -133,7 +133,7 @@ class MixedRegression(ConjugateExponentialModel):
 
     def records_of(self, X, y) -> DataSource:
         """As in the base class; in a private fit with numbers of the persons' ids beside the labels, where persons have ids."""
-        records, ids, self._ids = super().records_of(X, y), self._ids, None
+        records, ids = super().records_of(X, y), self.beside.groups
         numbered = with_numbers_of_persons(records) if self.is_private else None
         if self.is_private and ids is not None and isinstance(records, InMemoryData):
             X, y = records.arrays
@@ -141,6 +141,11 @@ class MixedRegression(ConjugateExponentialModel):
             numbered = InMemoryData(X, np.column_stack([y, numbers])).divided_like(records)
         self._has_words, self.takes_one_label = numbered is not None, numbered is None
         return numbered or records
+
+    def use_plan(self, plan: PrivacyPlan | None) -> None:
+        super().use_plan(plan)
+        if plan is None:
+            vars(self).pop("_has_words", None)
 
     def begin(self, records: DataSource) -> None:
         """Look for the centre of the columns, and their spreads: products of far or small ones have no digits left."""
@@ -213,10 +218,6 @@ class MixedRegression(ConjugateExponentialModel):
             FitPhase("approach", n_near, _NEAR_WEIGHT, update=self._approached, step_size=_near, **scores),
             FitPhase("estimates", left - n_near, step_size=self._rho, **scores),
         ]
-
-    def long_tailed(self) -> np.ndarray:
-        """Columns a part of whose variance is in few rows, which weigh less in scores, shape (n_features,)."""
-        return self.last_posterior_.frame.zooms.long_tailed(_LONG)
 
     def _n_zooms(self, n_steps: int) -> int:
         """One, which finds where the intercept starts, without noise: columns are centred already."""
@@ -366,7 +367,7 @@ class MixedRegression(ConjugateExponentialModel):
     def describe(self) -> dict:
         return {
             "unit": self.unit,
-            "released": self.released("hence the posterior of coefficients and deviations"),
+            "released": released(self, "hence the posterior of coefficients and deviations"),
             "declared_public": (
                 f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
                 f"random_effects = {', '.join(map(str, self.random_effects))}: {OF_ONE_PERSON}",
@@ -439,6 +440,11 @@ def _near(s: int) -> dict[str, float]:
     """ρ of steps far from each other: the last score alone, and an average of the others."""
     recent = max(PolynomialAveraging(power=1.0)(s), _LEAST_RECENT)
     return {"score": 1.0, "information": recent, "squares": recent}
+
+
+def long_tailed(model: MixedRegression) -> np.ndarray:
+    """Columns a part of whose variance is in few rows, which weigh less in scores, shape (n_features,)."""
+    return model.last_posterior_.frame.zooms.long_tailed(_LONG)
 
 
 def words_of_ids(groups, n_rows: int) -> np.ndarray:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import logit
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._support.arguments import arguments
+from vips._support.arguments import arguments, whole
 from vips._support.extras import imported
-from vips._support.fitted import without_weights
 from vips._support.validation import check_level, levels_to_user
-from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.records.source import DataSource
 from vips.data._columns import column
 from vips.exceptions import PrivacyWarning
@@ -25,12 +22,12 @@ from vips.expfam.gaussian import posterior_probabilities
 from vips.models import _typical as typical
 from vips.models._coefficient_tables import TAILS, coefficient_table, indicator_columns, warn_of_columns
 from vips.models._coefficients import coefficient_parts
-from vips.models._exposures import TakesExposures, check_counts, times_exposure
+from vips.models._exposures import MOST, check_counts, score_of_counts, times_exposure, with_exposure
 from vips.models.regression.counts import BayesianNegativeBinomialRegression
 from vips.models.regression.logistic import BayesianLogisticRegression, check_classes
-from vips.models.regression.mixed.contract import MixedRegression
+from vips.models.regression.mixed.contract import MixedRegression, long_tailed
 from vips.models.regression.mixed.posterior import INTERCEPT, MixedPosterior
-from vips.parts import Part, indexed
+from vips.parts import Part, indexed, warn_of_no_intervals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,50 +46,15 @@ class MixedEffects(MixedRegression):
     name_of_ratio = "odds ratio"
     _without_persons = "BayesianLogisticRegression"
 
-    @without_weights
-    def fit(
-        self,
-        X,
-        y=None,
-        *,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        executor: object = None,
-        groups: object = None,
-    ) -> Self:
-        """Fit to a table.
-
-        Parameters
-        ----------
-        X, y, ledger, checkpoint, executor
-            See :meth:`BayesianLogisticRegression.fit`.
-        groups : array, series or list of length n_rows
-            Ids of the persons, or sites: all rows of one share the effects that are its own, and are one record, which the
-            guarantee protects as a whole. Sources of :func:`vips.data.regroup` have them. Without ids every row is a person. A
-            private fit reads the first 1000 rows of each, or ``PrivacyPlan(max_rows_per_group=...)``.
-
-        Returns
-        -------
-        self
-
-        Warns
-        -----
-        PrivacyWarning
-            Without ids, before anything is spent.
-        """
-        if groups is None and not (isinstance(X, DataSource) and X.has_groups):
+    def check_beside(self, X) -> None:
+        """Warn of rows without ids of persons, before anything is spent."""
+        if self.beside.groups is None and not (isinstance(X, DataSource) and X.has_groups):
             warnings.warn(
                 "Each row counts as a person of its own, and hardly tells how persons differ: pass the ids of persons, or "
                 f"sites, fit(X, y, groups=ids), or fit {self._without_persons}.",
                 PrivacyWarning,
                 stacklevel=levels_to_user(),
             )
-        self._ids = groups
-        try:
-            return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
-        finally:
-            for name in ("_ids", "_has_words", "takes_one_label"):
-                vars(self).pop(name, None)
 
     def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """Coefficients by name: those of a row of one and the same person, and what they are on average over persons.
@@ -116,7 +78,7 @@ class MixedEffects(MixedRegression):
         check_is_fitted(self, "last_posterior_")
         units, others = (None, None) if features is None else (features.in_column_units(), features.indicators)
         table = coefficient_table(self, self.posterior_.coefficients, level, units)
-        tails = self.long_tailed() & ~indicator_columns(self.n_features_in_, self.indicators, others)
+        tails = long_tailed(self) & ~indicator_columns(self.n_features_in_, self.indicators, others)
         warn_of_columns(self, tails, units, TAILS, 3)
         table.insert(1, "averaged", self._averaged(table["mean"].to_numpy()))
         return self._without_limits(table, "std|upper|lower|P")
@@ -149,7 +111,7 @@ class MixedEffects(MixedRegression):
     def _without_limits(self, table: pd.DataFrame, columns: str) -> pd.DataFrame:
         """The table, with a warning and without the columns that match this if no interval knows the noise."""
         if self.why_no_intervals():
-            self.warn_of_no_intervals()
+            warn_of_no_intervals(self)
             table[list(table.filter(regex=columns))] = np.nan
         return table
 
@@ -262,6 +224,10 @@ class MixedLogisticRegression(ClassifierMixin, MixedEffects):
 
     Notes
     -----
+    Pass the ids of persons, or sites, as ``groups``: all rows of one share the effects that are its own, and are one record. A
+    source of :func:`vips.data.regroup` has them. Without ids every row is a person, of which ``fit`` warns. A private fit reads
+    the first 1000 rows of each, or ``PrivacyPlan(max_rows_per_group=...)``.
+
     *Privacy.*
     Unit: all rows of one person, by ``groups``. Relation: add or remove one. Released: noisy sums of persons' scores,
     information and squared scores in every step, after sums of products of the columns; hence the posterior. The effects of a
@@ -341,7 +307,7 @@ def _check_two(classes: np.ndarray) -> None:
 
 
 @arguments
-class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposures):
+class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects):
     """Counts whose rates differ among persons, fitted by (private) variational Bayes.
 
         E y_ij = exp(x_ijᵀβ + u_ijᵀz_i),   z_i ~ N(0, Ω),   with variance m + m²/r around a mean of m
@@ -366,56 +332,26 @@ class MixedNegativeBinomialRegression(RegressorMixin, MixedEffects, TakesExposur
     """
 
     dispersion: float = 1.0
+    max_count: int | None = whole(default=None, high=MOST)
+    exposure_bounds: tuple[float, float] | None = None
 
     settings_of_meaning = ("random_effects", "dispersion")
-    _unlisted = ("exposed", "exposed_records", "with_exposure")
+    _beside = ("exposure",)
     _information_scale = 1.6
     name_of_ratio = "rate ratio"
     _without_persons = "BayesianNegativeBinomialRegression"
-
-    @without_weights
-    def fit(
-        self,
-        X,
-        y=None,
-        *,
-        exposure=None,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        executor: object = None,
-        groups: object = None,
-    ) -> Self:
-        """Fit to a table.
-
-        Parameters
-        ----------
-        X, y, ledger, checkpoint, executor, groups
-            See :meth:`MixedLogisticRegression.fit`.
-        exposure : array or series of shape (n_rows,), optional
-            See :meth:`BayesianNegativeBinomialRegression.fit`: E y_ij is the exposure times exp(x_ijᵀβ + u_ijᵀz_i).
-
-        Returns
-        -------
-        self
-        """
-        with self.exposed(exposure):
-            return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+    score, with_exposure = score_of_counts, with_exposure
 
     def predict(self, X, exposure=1.0) -> np.ndarray:
         """Expected count of a row of a new person, exposure · exp(x'μ + half the variance of ψ); shape (n_rows,)."""
         mean, variance = self._predictors(X)
         return times_exposure(exposure, np.exp(mean + 0.5 * variance)[:, 0])
 
-    score = TakesExposures.score
-
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
         super().check_parameters()
         check_counts(self)
-
-    def records_of(self, X, y) -> DataSource:
-        return self.exposed_records(super().records_of, X, y)
 
     likelihood, _declared = BayesianNegativeBinomialRegression.likelihood, BayesianNegativeBinomialRegression._declared
     typical_labels = BayesianNegativeBinomialRegression.typical_labels
