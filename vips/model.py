@@ -396,6 +396,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     def __dir__(self) -> list[str]:
         """Names of the attributes that users read and call, and that exist: not those of the contract. Nothing is computed."""
         quick = copy.copy(self)
+        quick._computed = dict(self._computed or {})
         quick._first_reading = "last" if self._first_reading == "compute" else self._first_reading
         hidden = _names_of_contract(type(self)) - vars(self).keys()
         return [name for name in object.__dir__(self) if name not in hidden and hasattr(quick, name)]
@@ -403,6 +404,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
     def _get_fitted_attr_html(self, doc_link: str = "") -> str:
         """scikit-learn's table for notebooks, which reads all names in ``dir``: nothing that is still to compute."""
         shown = copy.copy(self)
+        shown._computed = dict(self._computed or {})
         shown._first_reading = "hide"
         return super(ConjugateExponentialModel, shown)._get_fitted_attr_html(doc_link)
 
