@@ -143,6 +143,7 @@ def test_of_labels(y):
         assert logistic(classes=["0", "1"]).fit(np.ones((2, 1)), y).classes_.tolist() == ["0", "1"]
 
 
+@pytest.mark.filterwarnings("ignore:Noise hides how large")  # one column separates the labels
 def test_labels_of_minus_one_and_one_are_declared():
     """The default classes, 0 and 1, are public; that a fit ignored all other labels shows when it is scored."""
     X = np.random.default_rng(0).uniform(-0.5, 0.5, (2000, 2))
