@@ -58,9 +58,9 @@ UNBOUNDED = (
     "mean may be far too small, and there are no limits. More records or a larger ε would show it."
 )
 INSEPARABLE = (
-    "Noise hides what tells the effects of {columns} apart, since these columns vary together, or hardly vary. There are no "
-    "limits in their rows. Leave one of them out, or declare their sum or difference in its place; more records or a larger ε "
-    "would tell them apart."
+    "Noise hides the effects of {columns}: these columns hardly vary, or hardly otherwise than others do. There are no limits "
+    "in their rows. Of columns that vary together leave one out, or declare their sum or difference in its place; more records "
+    "or a larger ε would tell them apart."
 )
 # Where expected values are not those of the model.
 BENT = (

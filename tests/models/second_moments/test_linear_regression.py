@@ -370,7 +370,7 @@ def test_columns_that_vary_together_get_no_limits():
     y = 0.3 * age + 0.3 * (born - 1965.0) + other + 3.0 * rng.normal(size=n)
     X = (np.column_stack([age, born, other]) - [55.0, 1960.0, 0.0]) / [55.0, 60.0, 5.0]
     settings = {"max_norm": np.sqrt(3.0), "target_range": (-60.0, 60.0), "privacy": PrivacyBudget(1.0, 1e-6)}
-    with pytest.warns(PrivacyWarning, match="effects of x0, x1 apart"):
+    with pytest.warns(PrivacyWarning, match="Noise hides the effects of x0, x1: these columns hardly vary"):
         table = BayesianLinearRegression(**settings).fit(X, y).summary()
     assert table["lower"].isna().tolist()[:3] == [True, True, False]
 
