@@ -14,11 +14,12 @@ DELTA = 1e-5
 def main(arguments: list[str]) -> None:
     options = options_for("blr_adult", arguments, __doc__)
     people, n_records = adult(options.quick), QUICK_RECORDS if options.quick else None
-    X = TableEncoder(people.columns).fit_transform(people.data[:n_records])
+    encoder = TableEncoder(people.columns)
+    X = encoder.fit_transform(people.data[:n_records])
 
     def methods(train, labels):
         plans = QUICK_SGD_PLANS if options.quick else SGD_PLANS
-        yield from (non_private(), ours(DELTA), dp_sgd_method(train, labels, DELTA, plans))
+        yield from (non_private(), ours(DELTA, indicators=encoder.indicators), dp_sgd_method(train, labels, DELTA, plans))
         yield from paper_recipe.methods(train, labels, DELTA)
         yield from erm.methods(options.diffprivlib, train, labels)
 
