@@ -19,7 +19,11 @@ def main(arguments: list[str]) -> None:
 
     def methods(train, labels):
         plans = QUICK_SGD_PLANS if options.quick else SGD_PLANS
-        yield from (non_private(), ours(DELTA, indicators=encoder.indicators), dp_sgd_method(train, labels, DELTA, plans))
+        yield from (
+            non_private(),
+            ours(DELTA, indicators=encoder.indicators),
+            dp_sgd_method(train, labels, DELTA, plans),
+        )
         yield from paper_recipe.methods(train, labels, DELTA)
         yield from erm.methods(options.diffprivlib, train, labels)
 

@@ -38,8 +38,8 @@ _CLEAR = 6.0  # deviations of noise above which sums of the first zoom say enoug
 _AIMS = (0.5, 0.25, 1.0, 1.0)
 # Ratio of a column's variance in wide windows to that in a narrow one above which its tail is long: normals have 1.2,
 # log-normals (σ = 0.8) 1.7. Deviation of noise in the quietest of wide windows, over the variance in the narrow one, above
-# which noise hides whether a part of the variance is in few rows.
-_LONG, _UNTOLD = 1.65, 0.8
+# which noise hides whether a part of the variance is in few rows, if these may be so many deviations away.
+_LONG, _UNTOLD, _FAR = 1.65, 0.5, 12.0
 _LONGEST_INDICATOR = 0.7  # beside moved rows, whose norm is about 1
 _LEAST_VARIANCE = 1e-18  # without noise
 _TOO_LARGE = 1e100  # of files
@@ -167,10 +167,10 @@ class Zooms:
         """Columns a part of whose variance is in few rows, which weigh less in scores: with tails above these."""
         return (self.tails > least) & (self.n_zooms > 1)
 
-    @property
-    def untold(self) -> np.ndarray:
-        """Columns of which noise hides whether they have long tails, shape (n_features,)."""
-        return (self.doubt > _UNTOLD) & (self.n_zooms > 1)
+    def untold(self, ball: float) -> np.ndarray:
+        """Whether noise hides tails of each column, as rows of norm at most ``ball`` may have, shape (n_features,)."""
+        farthest = ball * self.coordinates.scale[: len(self.seen)]
+        return (self.doubt > _UNTOLD) & (self.n_zooms > 1) & (farthest > _FAR * np.sqrt(self.seen))
 
     @property
     def longest_tails(self) -> np.ndarray:

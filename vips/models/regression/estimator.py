@@ -283,7 +283,7 @@ class PolyaGammaRegression(AugmentedRegression):
         is_one_row = not is_group(self.privacy_.unit) and self.privacy_.plan.max_weight is None
         numbers = is_one_row & ~indicator_columns(self.n_features_in_, self.indicators, others)
         warn_of_columns(self, search.zooms.long_tailed() & numbers, units, TAILS, 4)
-        warn_of_columns(self, search.zooms.untold & numbers & ~self._hidden(others), units, UNTOLD, 4)
+        warn_of_columns(self, search.zooms.untold(self._ball()) & numbers & ~self._hidden(others), units, UNTOLD, 4)
         warn_of_columns(self, self._bent(), units, BENT, 4)
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:

@@ -546,7 +546,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         d = self.n_features_in_
         *are_long, target = self.posterior_.zooms.long_tailed(np.repeat(_LONG_TAILS, [d, 1]))
         tables.warn_of_columns(self, are_long & columns, units, tables.TAILS, 4)
-        untold = self.posterior_.zooms.untold[:d] & columns & ~self._hidden()
+        untold = self.posterior_.zooms.untold(self.max_norm or np.inf)[:d] & columns & ~self._hidden()
         tables.warn_of_columns(self, untold, units, tables.UNTOLD, 4)
         if target:
             warnings.warn(
