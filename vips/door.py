@@ -147,6 +147,12 @@ def numbers_of_rows(model: Contract, values, name: str, n_records: int) -> np.nd
     return values
 
 
+def _check_has_place(data: DataSource, name: str) -> None:
+    """Raise TypeError for what stands beside rows of a data source."""
+    if not isinstance(data, InMemoryData):
+        raise TypeError(f"`{name}` is for arrays and data frames: a data source has no place for it.")
+
+
 def with_weights(model: Contract, data: DataSource, sample_weight: object) -> DataSource:
     """The same rows with their weights."""
     declared = getattr(stated_plan(model), "max_weight", None)
@@ -154,8 +160,7 @@ def with_weights(model: Contract, data: DataSource, sample_weight: object) -> Da
         if declared is not None:
             raise ValueError("`max_weight` is declared: pass fit(..., sample_weight=...).")
         return data
-    if not isinstance(data, InMemoryData):
-        raise TypeError("`sample_weight` is for arrays and data frames: a data source has no place for it.")
+    _check_has_place(data, "sample_weight")
     if model.is_private and declared is None:
         raise ValueError(
             "`max_weight` is required for a private fit with weights: a bound that is learnt from them would reveal the "
@@ -177,8 +182,7 @@ def with_exposures(model: Contract, data: DataSource) -> DataSource:
             call = "with_exposure(exposure).partial_fit(X, y)" if in_stream else "fit(X, y, exposure=...)"
             raise ValueError(f"`exposure_bounds` are declared: pass {call}.")
         return data
-    if not isinstance(data, InMemoryData):
-        raise TypeError("`exposure` is for arrays and data frames: a data source has no place for it.")
+    _check_has_place(data, "exposure")
     if model.is_private and bounds is None:
         raise ValueError(
             "`exposure_bounds` are required for a private fit with exposures: bounds that are learnt from them would "
