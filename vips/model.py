@@ -338,7 +338,11 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         """
         from vips.streams.stream import fit_batch
 
-        return fit_batch(self, X, y, groups, ledger, checkpoint, executor)
+        try:
+            return fit_batch(self, X, y, groups, ledger, checkpoint, executor)
+        finally:  # exposures of a batch are records, which nothing keeps, whatever became of the batch
+            for name in ("beside", "takes_one_label"):
+                vars(self).pop(name, None)
 
     @available_if(lambda model: type(model).to_match is not Contract.to_match)
     def match(self) -> Match:

@@ -167,7 +167,6 @@ class _Stream:
             with (executor or Threads()).over(data) as workers:
                 (phase,) = phases_of(model, 1, blocks)
                 total = engine.clipped_sum(model, phase, data, self.posterior, plan.of_draws, coins, t, workers)
-        vars(model).pop("takes_one_label", None)
         mechanism = CorrelatedNoise(plan, blocks) if self.secret is None else self._mechanism(self.secret, blocks)
         mechanism.release(total, t)
         return Secret(self.name, t, *mechanism.state, register, header)

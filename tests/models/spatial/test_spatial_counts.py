@@ -285,6 +285,11 @@ def test_streams_take_exposures_of_each_batch():
         assert vars(stream).keys().isdisjoint({"beside", "takes_one_label"})
     expected = [counts[area == name].sum() / np.repeat([1.0, 2.0], 1_000)[area == name].sum() for name in NAMES]
     np.testing.assert_allclose(stream.posterior_.mean, np.log(expected), atol=0.3)
+    refused = SpatialCounts(**settings, privacy=StreamPlan(epsilon=1.0, delta=1e-6, n_batches=2))
+    for labels in (counts[:3], None):
+        with pytest.raises(ValueError, match=r"inconsistent|requires y|rows|lengths?"):
+            refused.with_exposure(np.ones(2_000)).partial_fit(area, labels)
+        assert vars(refused).keys().isdisjoint({"beside", "takes_one_label"}), "a refused batch's exposures stay"
     with pytest.raises(ValueError, match=r"with_exposure\(exposure\).partial_fit"):
         SpatialCounts(**settings, privacy=StreamPlan(epsilon=1.0, delta=1e-6, n_batches=2)).partial_fit(area, counts)
 
