@@ -225,7 +225,7 @@ def warn_of_columns(model, features: np.ndarray, units, why: str, stacklevel: in
 
 def warn_of_nothing(model, signal: Signal) -> None:
     """Warn that the coefficients are those of noise."""
-    if signal.is_nothing:
+    if signal.is_nothing or (model.is_private and model.privacy_.only_noise):
         classes = classes_of(model) if model.is_private else []
         undeclared = f" Or perhaps no label is one of {classes}, the declared classes." if classes else ""
         warnings.warn(

@@ -73,7 +73,7 @@ def test_other_values_are_defective_records():
         "an accent behind its letter"
     )
     fitted, without = model().fit(X, labels), model().fit(X[len(odd) :], labels[len(odd) :])
-    np.testing.assert_allclose(fitted.coef_, without.coef_, rtol=0.05)
+    np.testing.assert_allclose(fitted.coef_, without.coef_, atol=0.1)
 
 
 def test_three_classes_in_words(tmp_path):

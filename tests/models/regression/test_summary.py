@@ -208,8 +208,9 @@ def test_labels_that_are_no_class_are_called_possible(labels):
     labels = labels(y)
     classes = ["No", "Yes"] if labels.dtype.kind == "U" else [0, 1]
     model = BayesianLogisticRegression(classes=classes)
-    pipeline = make_private_pipeline(TableEncoder(COLUMNS), model, privacy=PrivacyBudget(1.0, 1e-6)).fit(frame, labels)
-    assert pipeline.privacy_.only_noise
+    pipeline = make_private_pipeline(TableEncoder(COLUMNS), model, privacy=PrivacyBudget(1.0, 1e-6))
+    # noise alone is not called so once in 200 fits
+    assert any(pipeline.fit(frame, labels).privacy_.only_noise for _ in range(4))
     assert "usual causes: too few records for this ε; labels that are no declared class" in str(pipeline.privacy_)
     with pytest.warns(PrivacyWarning, match=r"Or perhaps no label is one of \[.*\], the declared classes"):
         pipeline.summary()
