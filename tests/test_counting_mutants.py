@@ -75,7 +75,7 @@ test_mutants_are_noticed = noticed(
     (rows_are_counted_where_persons_are_protected, PERSONS, "a person moves the count by 40"),
     (rows_on_disk_are_counted_where_persons_are_protected, PERSONS, "rows of persons are counted"),
     (fits_are_charged_at_the_end, CHARGE, "before the charge"),
-    (noise_is_half_as_large, lambda: tests.test_noise_is_as_stated("gaussian", 300), "another law"),
+    (noise_is_half_as_large, lambda: tests.test_noise_is_as_stated("gaussian", 1000), "another law"),
     (noise_has_one_sign, lambda: tests.test_noise_is_as_stated("gaussian", 300), "another law"),
     (the_length_of_a_rounded_record_is_forgotten, lambda: tests.test_noise_is_as_stated("discrete", 300), "another law"),
     (noise_is_seeded, tests.test_noise_is_fresh, "draws are shared"),

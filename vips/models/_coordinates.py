@@ -22,7 +22,9 @@ import numpy as np
 
 from vips.parts import FeatureTotals
 
-__all__ = ["CONSTANT", "LIMIT", "SUMS_OF_ZOOMS", "Coordinates", "Zooms", "moments_of_columns", "number_of_zooms"]
+__all__ = [
+    "CONSTANT", "LIMIT", "SUMS_OF_ZOOMS", "UNTOLD", "Coordinates", "Zooms", "moments_of_columns", "number_of_zooms",
+]  # fmt: skip
 
 # The intercept's constant beside moved rows, whose norm is about 1; and ‖z‖² beyond which a zoom clips a row.
 CONSTANT = 0.5
@@ -37,9 +39,11 @@ _CLEAR = 6.0  # deviations of noise above which sums of the first zoom say enoug
 # do, so that both together tell tails.
 _AIMS = (0.5, 0.25, 1.0, 1.0)
 # Ratio of a column's variance in wide windows to that in a narrow one above which its tail is long: normals have 1.2,
-# log-normals (σ = 0.8) 1.7. Deviation of noise in the quietest of wide windows, over the variance in the narrow one, above
-# which noise hides whether a part of the variance is in few rows, if these may be so many deviations away.
-_LONG, _UNTOLD, _FAR = 1.65, 0.5, 12.0
+# log-normals (σ = 0.8) 1.7. Deviations of a column that its bounds allow a row to be away, above which tails may be hidden.
+_LONG, _FAR = 1.65, 12.0
+# Deviation of noise in the quietest of wide windows, over the variance in the narrow one, above which noise hides whether a
+# part of the variance is in few rows.
+UNTOLD = 0.5
 _LONGEST_INDICATOR = 0.7  # beside moved rows, whose norm is about 1
 _LEAST_VARIANCE = 1e-18  # without noise
 _TOO_LARGE = 1e100  # of files
@@ -167,10 +171,10 @@ class Zooms:
         """Columns a part of whose variance is in few rows, which weigh less in scores: with tails above these."""
         return (self.tails > least) & (self.n_zooms > 1)
 
-    def untold(self, ball: float) -> np.ndarray:
-        """Whether noise hides tails of each column, as rows of norm at most ``ball`` may have, shape (n_features,)."""
-        farthest = ball * self.coordinates.scale[: len(self.seen)]
-        return (self.doubt > _UNTOLD) & (self.n_zooms > 1) & (farthest > _FAR * np.sqrt(self.seen))
+    def untold(self, farthest: float | np.ndarray, doubt: float | np.ndarray = UNTOLD) -> np.ndarray:
+        """Whether noise hides tails of each column, whose values are at most so far from its centre, shape (n_features,)."""
+        is_far = farthest * self.coordinates.scale[: len(self.seen)] > _FAR * np.sqrt(self.seen)
+        return (self.doubt > doubt) & (self.n_zooms > 1) & is_far
 
     @property
     def longest_tails(self) -> np.ndarray:

@@ -51,7 +51,8 @@ _LEAST_PRECISION = 1e-6  # of coefficients in the search for a root, whatever th
 ROUNDS, _LONGEST = 8, 3.0  # of a match, and its longest step in one coefficient
 _TOLERANCE = 1e-4
 _UNSURE = 4.0  # deviations, over how far points moved in the second half, where information is hidden
-_VISIBLE = 3.5  # deviations of noise above which information is seen, or √d if that is more
+# Deviations of noise above which information is seen, or √d if that is more. Effects are too small where noise lifts it there.
+_VISIBLE = 4.5
 _MOSTLY = 0.95  # share of a variance in directions that noise hides, from which nothing else tells of a coefficient
 _CHANCE = 0.005  # of bends, and of tilts, where there are none
 # Deviations of a tilt below which it moves no limit by much; variance of Σ u (h - κ) r x over that of Σ u r x, at most about;

@@ -363,16 +363,29 @@ def test_a_column_with_a_bend_of_third_order_is_named(monkeypatch):
 
 
 def test_columns_that_vary_together_get_no_limits():
-    """Age and year of birth, which a visit within ten years tells apart; a third column has limits."""
+    """Age and year of birth, which a visit in one of two years hardly tells apart; a third column has limits."""
     rng, n = np.random.default_rng(14), 20_000
     age, other = rng.normal(50.0, 18.0, n).clip(0.0, 110.0), rng.normal(size=n)
-    born = rng.integers(2010, 2020, n) - age
+    born = rng.integers(2014, 2016, n) - age
     y = 0.3 * age + 0.3 * (born - 1965.0) + other + 3.0 * rng.normal(size=n)
     X = (np.column_stack([age, born, other]) - [55.0, 1960.0, 0.0]) / [55.0, 60.0, 5.0]
     settings = {"max_norm": np.sqrt(3.0), "target_range": (-60.0, 60.0), "privacy": PrivacyBudget(1.0, 1e-6)}
     with pytest.warns(PrivacyWarning, match="Noise hides the effects of x0, x1: these columns hardly vary"):
         table = BayesianLinearRegression(**settings).fit(X, y).summary()
     assert table["lower"].isna().tolist()[:3] == [True, True, False]
+
+
+@pytest.mark.parametrize(("codes", "target_range"), [(0.003, (0.0, 1000.0)), (0.0, (10.0, 30.0))])
+def test_codes_among_targets_are_warned_of(codes, target_range):
+    """Three targets of a thousand are 999: seen, or what noise may hide, unless bounds leave no room for it."""
+    rng, n = np.random.default_rng(15), 5000
+    X = rng.normal(size=(n, 3)).clip(-4.0, 4.0) / 4.0
+    y = np.where(rng.random(n) < codes, 999.0, 20.0 + X @ [3.2, -2.0, 1.2] + rng.normal(size=n))
+    settings = {"max_norm": np.sqrt(3.0), "target_range": target_range, "privacy": PrivacyBudget(1.0, 1e-6)}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        BayesianLinearRegression(**settings).fit(X, y).summary()
+    assert any("part of the variance of y is in few rows" in str(of.message) for of in caught) == (codes > 0.0)
 
 
 def test_summary_audit_and_persons(monkeypatch):

@@ -27,7 +27,7 @@ from vips.expfam import Gaussian
 from vips.models import _coefficient_tables as tables
 from vips.models import _typical as typical
 from vips.models._coefficients import MOST_READ, coefficient_parts, count_scores
-from vips.models._coordinates import CONSTANT, LIMIT, Coordinates, Zooms, moments_of_columns, number_of_zooms
+from vips.models._coordinates import CONSTANT, LIMIT, UNTOLD, Coordinates, Zooms, moments_of_columns, number_of_zooms
 from vips.models._definite import floored, positive_definite
 from vips.models._newton import Released, doubted_deviation
 from vips.models._search import (
@@ -60,6 +60,7 @@ _SCALES = 4.0, 1.3
 _SPREAD, _LARGEST_SPREAD = 4.0, 6.0  # scale of squares of residuals and of weights, and their largest C
 _HIDDEN = 2.0  # deviations of noise that a variance is at least taken for
 _LARGEST_EFFECT = 0.15  # of an indicator, over the prior deviation of other coefficients
+_UNTOLD = 0.08  # for a target: errors in few of them move every effect
 _LONG_TAILS = 1.25, 1.45  # of columns and target: variance in wide windows over that in a narrow one; normals have 1.15
 # Limits of C; the unit of residuals, in deviations of the target around its expected value, over those of C; the limit of
 # residuals over C; deviation of the prior of coefficients, in deviations of the target.
@@ -544,18 +545,27 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         if is_group(self.privacy_.unit) or self.privacy_.plan.max_weight is not None:  # else other weights differ, too
             return
         d = self.n_features_in_
-        *are_long, target = self.posterior_.zooms.long_tailed(np.repeat(_LONG_TAILS, [d, 1]))
+        zooms, reach = self.posterior_.zooms, np.append(np.full(d, self.max_norm or np.inf), self._reach())
+        *are_long, target = zooms.long_tailed(np.repeat(_LONG_TAILS, [d, 1]))
         tables.warn_of_columns(self, are_long & columns, units, tables.TAILS, 4)
-        untold = self.posterior_.zooms.untold(self.max_norm or np.inf)[:d] & columns & ~self._hidden()
-        tables.warn_of_columns(self, untold, units, tables.UNTOLD, 4)
-        if target:
+        limit = _UNTOLD if zooms.tails[d] else -1.0  # a target that the last zoom does not see
+        doubts = np.append(np.full(d, UNTOLD), limit)
+        *are_untold, is_hidden = zooms.untold(reach, doubts)
+        tables.warn_of_columns(self, are_untold & columns & ~self._hidden(), units, tables.UNTOLD, 4)
+        if target or is_hidden:
+            whether, more = ("A", "without these rows") if target else ("Noise hides whether a", "nearer to its values")
             warnings.warn(
-                f"A part of the variance of {tables.target_of(self)} is in few rows far out. A private fit moves such targets "
-                "nearer, so that effects, and the intercept, may be too small. A `target_range` without these rows or np.log1p "
-                "of the target says more; of a target of two values, BayesianLogisticRegression.",
+                f"{whether} part of the variance of {tables.target_of(self)} is in few rows far out. A private fit moves such "
+                f"targets nearer, so that effects, and the intercept, may be too small. A `target_range` {more} or np.log1p of "
+                "the target says more; of a target of two values, BayesianLogisticRegression.",
                 PrivacyWarning,
                 stacklevel=3,
             )
+
+    def _reach(self) -> float:
+        """Distance of the farthest target that is declared possible from the targets' centre."""
+        centre = self.posterior_.zooms.coordinates.shift[-1]
+        return np.inf if self.target_range is None else float(np.abs(np.subtract(self.target_range, centre)).max())
 
     def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
         """A forest plot: each coefficient with its interval; arguments as in :meth:`summary`."""
