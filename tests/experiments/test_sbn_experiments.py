@@ -85,7 +85,7 @@ def test_hidden_pixels_are_not_passed_on():
 def test_table_says_what_is_no_guarantee():
     base = {"hidden": [0.91, 0.93], "observed": [0.95, 0.95], "seconds": [2.0, 4.0], "noise_multiplier": 1.0}
     rows = [base | {"method": "ours", "epsilon": 0.48}, base | {"method": "theirs", "claimed": 2.35, "batch_size": 400}]
-    ours, theirs = run.table(rows).splitlines()[2:]
+    ours, theirs = run.table("table", rows, "MNIST", "markdown").splitlines()[4:]
     assert ours == "| ours |  |  | 1.00 | 0.48 | 0.9200 (0.9100 to 0.9300) | 0.9500 (0.9500 to 0.9500) | 2 | 3 |"
     assert "claims 2.35 (no guarantee)" in theirs
 
