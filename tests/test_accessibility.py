@@ -1,6 +1,6 @@
 """Nothing on a page keeps somebody from reading it: axe finds nothing serious on the site, nor on what vips writes.
 
-Needs Playwright for Python and axe (both in the extra ``browser``), and a Chromium: the system's, or Playwright's own.
+Needs Playwright for Python and axe (both in the group ``browser``), and a Chromium: the system's, or Playwright's own.
 """
 
 import ast
