@@ -176,6 +176,10 @@ EXPERIMENTS = {
         "belief_networks.mnist",
         "Figure 7 of the paper: sigmoid belief networks on MNIST, hidden pixels of test images (90 minutes)",
     ),
+    "generated_images": (
+        "belief_networks.gan",
+        "images drawn by networks beside an autoencoder and adversarial networks at equal ε: distances from MNIST (an hour)",
+    ),
     "polya_gamma": (
         "regression.polya_gamma",
         "Figure 4 of the paper: E[ω] against its argument, with samples beside it (10 seconds)",

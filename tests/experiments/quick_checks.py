@@ -787,3 +787,19 @@ def _(printed, folder):
     (people,), (images,) = (read_json(folder / f"{name}.json") for name in ("adult", "mnist"))
     assert people["score"][0] > 0.35  # 0.63 ± 0.07 from so few records
     assert 0.6 < images["score"][0] < 1.0
+
+
+@check_saved("generated_images")
+def _(printed, rows):
+    adversarial = [name for loss in ("minimax", "non-saturating") for name in 2 * [f"adversarial, {loss}"]]
+    torch = find_spec("torch") is not None
+    assert [row["method"] for row in rows] == [
+        "the training images",
+        *2 * ["belief network, vips"],
+        *torch * adversarial,
+    ]
+    assert ("Adversarial networks are left out" in printed) == (not torch)
+    images, plain, private, *_ = rows
+    assert 0.0 < images["distance"] < plain["distance"] < private["distance"]
+    assert all(0.0 < row["digits"] < 1.0 for row in rows)
+    assert "Generated stand-ins" in printed
