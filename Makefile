@@ -61,10 +61,10 @@ $(VENV)/%.stamp: pyproject.toml constraints.txt
 	touch $@
 
 lock:                           ## constraints.txt, with the newest versions of everything
-	$(PYTHON) -m venv --clear dist/lock
-	dist/lock/bin/python -m pip install --quiet "pip>=25.1"
-	dist/lock/bin/python -m pip install --quiet --editable ".[arviz]" $(addprefix --group ,test docs bench browser lint types)
-	dist/lock/bin/python -m pip freeze --exclude-editable > constraints.txt
+	$(PYTHON) -m venv --clear $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip install --quiet "pip>=25.1"
+	$(VENV)/lock/bin/python -m pip install --quiet --editable ".[arviz]" $(addprefix --group ,test docs bench browser lint types)
+	$(VENV)/lock/bin/python -m pip freeze --exclude-editable > constraints.txt
 
 dist: $(VENV)/test.stamp        ## the archive of the source and the wheel, in dist
 	$(BIN)/python -m hatchling build

@@ -124,5 +124,5 @@ def test_gradients_of_a_discriminator_are_clipped_image_by_image(sign, clip):
         gradients = torch.autograd.grad(torch.nn.functional.softplus(sign * scores).sum(), parts)
         norm = float(sum((gradient**2).sum() for gradient in gradients).sqrt())
         expected = [old + min(1.0, clip / norm) * new for old, new in zip(expected, gradients, strict=True)]
-    for found, wanted in zip(gan._sums(layers, images, sign, clip), expected, strict=True):
-        torch.testing.assert_close(found, wanted)
+    for total, wanted in zip(gan._sums(layers, images, sign, clip), expected, strict=True):
+        torch.testing.assert_close(total, wanted)
