@@ -150,7 +150,7 @@ def table_lines(options) -> Iterator[tuple[dict, Fit, int]]:
     yield {"method": f"non-private, K = {largest}", "n_steps": plan.n_steps}, ours(largest, plan), options.table_seeds
     shared = {"n_steps": n_steps, "batch_size": size, "claimed": paper_recipe.claimed_epsilon(size, n_steps, DELTA)}
     # a published version of its code divides the noise in means over S images by 60,000, the number of all images
-    for note, sigma in (("", 1.0), (", noise ÷ N as in its code", size / 60_000)):
+    for note, sigma in (("", 1.0), (", noise ÷ N as in an early version", size / 60_000)):
         row = {"method": f"paper's recipe, K = {largest}{note}", "noise_multiplier": sigma} | shared
         yield row, recipe(largest, batch_size, sigma), options.recipe_seeds
     for n_hidden in widths:
