@@ -42,8 +42,9 @@ Images = np.ndarray  # (n, 784), booleans or probabilities
 def main(arguments: list[str]) -> None:
     parser = parser_of("experiments generated_images", __doc__, "epsilons", "data", "format")
     parser.add_argument("--opacus", metavar="PYTHON", help="interpreter that has torch and opacus")
+    parser.add_argument("--steps", type=int, help=f"of adversarial networks; {N_STEPS:,} by default")
     options = parser.parse_args(arguments)
-    fill(options, {"epsilons": (1.0, 2.35)}, {"epsilons": (1.0,)})
+    fill(options, {"epsilons": (1.0, 2.35), "steps": N_STEPS}, {"epsilons": (1.0,), "steps": 20})
     folder, images = folder_of("generated_images", options), mnist(options.quick and not options.data)
     n = 500 if options.quick else None
     training, test = images.data[:n], images.test_data[:n]
@@ -122,16 +123,15 @@ def methods(training: Images, options) -> Iterator[tuple[str, Callable[[float | 
         print("Adversarial networks are left out: no PyTorch. `pip install --group torch` installs it.")
         return
     for loss in LOSSES:
-        yield f"adversarial, {loss}", lambda epsilon, loss=loss: adversarial(training, epsilon, loss, options.quick)
+        yield f"adversarial, {loss}", lambda epsilon, loss=loss: adversarial(training, epsilon, loss, options.steps)
 
 
-def adversarial(training: Images, epsilon: float | None, loss: str, quick: bool = False, seed: int = 0) -> Images:
+def adversarial(training: Images, epsilon: float | None, loss: str, n_steps: int, seed: int = 0) -> Images:
     """Fit a generator and a discriminator; draw images."""
     import torch
     from torch.nn.functional import softplus
 
-    n_steps, rate = (20, 0.2) if quick else (N_STEPS, BATCH / len(training))
-    noise = 0.0
+    rate, noise = min(0.2, BATCH / len(training)), 0.0
     if epsilon is not None:
         plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=rate, n_steps=n_steps)
         noise = plan.noise_multiplier
