@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# `make test CONSTRAINTS=/dev/null` installs the newest versions.
+CONSTRAINTS ?= constraints.txt
 
 PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
 # What the inner loop needs: the contract, and one model of each family.
@@ -11,7 +13,7 @@ FAST := tests/laws/test_laws.py tests/core/test_plan.py tests/core/mechanism/tes
 # Processes that tests start read compiled files of the package, also where the environment would keep them from being written.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-fast test-all lint bench docs dist clean
+.PHONY: demo test test-fast test-all lint bench docs lock dist clean
 
 demo: $(VENV)/plot.stamp        ## topics of a real corpus, private beside non-private
 	$(BIN)/python -m experiments demo
@@ -52,10 +54,17 @@ $(VENV)/kernels.stamp: $(VENV)/test.stamp $(shell grep -rl --include="*.py" "exa
 	$(BIN)/python -m vips compile > /dev/null & \
 	$(BIN)/python -m vips compile LatentDirichletAllocation SwitchingLinearDynamicalSystem GaussianHMM > /dev/null && wait $$! && touch $@
 
-$(VENV)/%.stamp: pyproject.toml
+$(VENV)/%.stamp: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --editable ".[$*]"
+	$(BIN)/python -m pip install --quiet "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --constraint $(CONSTRAINTS) --editable . --group $*
 	touch $@
+
+lock:                           ## constraints.txt, with the newest versions of everything
+	$(PYTHON) -m venv --clear $(VENV)/lock
+	$(VENV)/lock/bin/python -m pip install --quiet "pip>=25.1"
+	$(VENV)/lock/bin/python -m pip install --quiet --editable ".[arviz]" $(addprefix --group ,test docs bench browser lint types)
+	$(VENV)/lock/bin/python -m pip freeze --exclude-editable > constraints.txt
 
 dist: $(VENV)/test.stamp        ## the archive of the source and the wheel, in dist
 	$(BIN)/python -m hatchling build

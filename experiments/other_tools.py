@@ -29,7 +29,7 @@ from experiments.options import folder_of, parser_of
 from experiments.regression import dpvi
 from experiments.regression.compare import QUICK_RECORDS, split
 from experiments.regression.methods import auc, ours
-from experiments.results import write_json, write_text
+from experiments.results import as_table, spread, write_json, write_text
 from experiments.stand_ins import adult, mnist
 from vips import PrivacyPlan, SigmoidBeliefNetwork
 from vips.preprocessing import TableEncoder
@@ -88,7 +88,7 @@ def images(options) -> Iterator[dict]:
     if options.opacus is None:
         print("The autoencoder is left out: no --opacus PYTHON.")
     else:
-        methods["autoencoder, Opacus"] = lambda epsilon: _autoencoder(options.opacus, training, epsilon)
+        methods["autoencoder, Opacus"] = lambda epsilon: autoencoder(options.opacus, training, epsilon)
     for epsilon in EPSILONS_OF_IMAGES[:1] if options.quick else EPSILONS_OF_IMAGES:
         for name, fit in methods.items():
             start = time.perf_counter()
@@ -96,11 +96,11 @@ def images(options) -> Iterator[dict]:
             yield _row(name, epsilon, [float(right[~scored.observed].mean())], start)
 
 
-def _autoencoder(python: str, training: np.ndarray, epsilon: float) -> Callable:
-    """Predictions of a new fit: the other interpreter keeps no model."""
+def autoencoder(python: str, training: np.ndarray, epsilon: float | None, drawn: bool = False) -> Callable:
+    """Predictions of a new fit, or images that it draws: the other interpreter keeps no model."""
 
     def predict(seen: np.ndarray, observed: np.ndarray) -> np.ndarray:
-        settings = VAE | {"seed": 0, "epsilon": epsilon, "delta": DELTA_OF_IMAGES}
+        settings = VAE | {"seed": 0, "epsilon": epsilon, "delta": DELTA_OF_IMAGES, "drawn": drawn}
         with tempfile.TemporaryDirectory() as folder:
             source, target = Path(folder) / "source.npz", Path(folder) / "target.npy"
             np.savez(source, training=training, seen=seen, observed=observed, settings=json.dumps(settings))
@@ -116,11 +116,5 @@ def _row(method: str, epsilon: float, scores: list[float], start: float) -> dict
 
 
 def table(rows: list[dict]) -> str:
-    lines = ["| ε | method | score (range) | seconds a fit |", "| --- | --- | --- | --- |"]
-    for row in rows:
-        low, high = min(row["score"]), max(row["score"])
-        spread = f" ({low:.4f} to {high:.4f})" if high > low else ""
-        lines.append(
-            f"| {row['epsilon']:g} | {row['method']} | {np.mean(row['score']):.4f}{spread} | {row['seconds']:.0f} |"
-        )
-    return "\n".join(lines) + "\n"
+    cells = [[f"{row['epsilon']:g}", row["method"], spread(row["score"], 4), f"{row['seconds']:.0f}"] for row in rows]
+    return as_table(["ε", "method", "score (range)", "seconds a fit"], cells)

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import math
 import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["read_json", "results_folder", "write_json", "write_text"]
+__all__ = ["ENDINGS", "as_table", "read_json", "results_folder", "spread", "write_json", "write_table", "write_text"]
+
+ENDINGS = {"markdown": "md", "csv": "csv", "latex": "tex"}  # forms of tables, and the ends of their files' names
+_LATEX = {"ε": r"$\varepsilon$", "σ": r"$\sigma$", "δ": r"$\delta$", "±": r"$\pm$", "×": r"$\times$", "÷": r"$\div$"}
+_LATEX |= {character: rf"\{character}" for character in "&%#_$"}
 
 
 def results_folder(name: str) -> Path:
@@ -22,6 +29,32 @@ def write_text(path: Path, text: str) -> None:
     partial = path.with_suffix(path.suffix + ".partial")
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
+
+
+def as_table(heads: Sequence[str], rows: Iterable[Sequence[object]], form: str = "markdown", note: str = "") -> str:
+    """A table with ``note`` above it: as a comment in LaTeX, and left out of a CSV file, which holds the table alone."""
+    lines = [list(map(str, row)) for row in (heads, *rows)]
+    if form == "csv":
+        csv.writer(text := io.StringIO(), lineterminator="\n").writerows(lines)
+        return text.getvalue()
+    if form == "latex":
+        head, *body = (" & ".join(cell.translate(str.maketrans(_LATEX)) for cell in row) + r" \\" for row in lines)
+        opened = rf"\begin{{tabular}}{{{'l' * len(heads)}}}"
+        above = [f"% {note}"] if note else []
+        return "\n".join([*above, opened, r"\hline", head, r"\hline", *body, r"\hline", r"\end{tabular}"]) + "\n"
+    head, *body = ("| " + " | ".join(row) + " |" for row in lines)
+    return "\n".join([*([note, ""] if note else []), head, "| --- " * len(heads) + "|", *body]) + "\n"
+
+
+def write_table(folder: Path, name: str, text: str, form: str) -> None:
+    """Write a table of :func:`as_table`; the form decides how the file's name ends."""
+    write_text(folder / f"{name}.{ENDINGS[form]}", text)
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """The mean, with the range if there are several values."""
+    mean, low, high = (f"{value:.{digits}f}" for value in (sum(values) / len(values), min(values), max(values)))
+    return mean if len(values) == 1 else f"{mean} ({low} to {high})"
 
 
 def write_json(path: Path, value: object) -> None:

@@ -33,7 +33,7 @@ N_WORDS, N_TOPICS, LENGTH, N_FEATURES = 7702, 5, 100, 1923
 
 
 def found_or(load: Callable[[], Bunch], generate: Callable[[], Bunch], quick: bool) -> Bunch:
-    """The result of ``load``; in a quick run whose files are missing, the result of ``generate``.
+    """The result of ``load``; in a quick run whose files are missing, the result of ``generate``; ``generated`` says which.
 
     Raises
     ------
@@ -41,12 +41,12 @@ def found_or(load: Callable[[], Bunch], generate: Callable[[], Bunch], quick: bo
         If files are missing and the run is not quick.
     """
     try:
-        return load()
+        return Bunch(**load(), generated=False)
     except FileNotFoundError:
         if not quick:
             raise
         print("The data files are missing: generated data of the same shape take their place.")
-        return generate()
+        return Bunch(**generate(), generated=True)
 
 
 def wikipedia(n_documents: int, quick: bool) -> Bunch:

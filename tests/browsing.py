@@ -1,6 +1,6 @@
 """Pages in a headless Chromium: its messages and requests, what cannot be seen, contrasts, what axe finds.
 
-Needs Playwright for Python and axe (both in the extra ``browser``), and a Chromium: the system's, or Playwright's own.
+Needs Playwright for Python and axe (both in the group ``browser``), and a Chromium: the system's, or Playwright's own.
 """
 
 import os
@@ -24,7 +24,7 @@ def _path_of_chromium(playwright):
 @contextmanager
 def chromium():
     """A browser; without one, or without Playwright, the test is skipped."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'vips[browser]'")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install --group browser")
     with sync_api.sync_playwright() as playwright:
         path = _path_of_chromium(playwright)
         if path is None:
@@ -78,7 +78,7 @@ OUT_OF_SIGHT = """() => [...document.querySelectorAll("main *, aside *, header *
 
 def axe():
     """The script of axe; without the package that carries it, the test is skipped."""
-    carrier = pytest.importorskip("axe_playwright_python", reason="needs axe: pip install 'vips[browser]'")
+    carrier = pytest.importorskip("axe_playwright_python", reason="needs axe: pip install --group browser")
     return files(carrier).joinpath("axe.min.js").read_text(encoding="utf-8")
 
 

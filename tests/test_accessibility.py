@@ -1,6 +1,6 @@
 """Nothing on a page keeps somebody from reading it: axe finds nothing serious on the site, nor on what vips writes.
 
-Needs Playwright for Python and axe (both in the extra ``browser``), and a Chromium: the system's, or Playwright's own.
+Needs Playwright for Python and axe (both in the group ``browser``), and a Chromium: the system's, or Playwright's own.
 """
 
 import ast
@@ -9,12 +9,13 @@ import pytest
 
 from tests import ROOT
 from tests.browsing import Visit, axe, chromium, findings
+from tests.models.tables.test_page import COLUMNS, RULES, people
 from tests.models.topics.topic_pages import fitted as topics
 from tests.preprocessing import test_private_pipeline as pipelines
 from tests.preprocessing.test_private_topics import BUDGET, letters
 from tests.report.test_report import KINDS
 from tests.tools.comparison import report_cases as cases
-from vips import LatentDirichletAllocation, PrivateTopics
+from vips import LatentDirichletAllocation, PrivateTable, PrivateTopics
 from vips.preprocessing import PrivateCountVectorizer, make_private_pipeline
 
 pytestmark = pytest.mark.slow
@@ -90,8 +91,9 @@ def written(tmp_path_factory):
         "Comparison.to_html, network": cases.network().to_html,
         "ReadableTopics.to_html": private.to_html,
         "ReadableTopics.to_html, two": lambda path: private.to_html(path, baseline=plain),
-        "PrivateTopics.to_html": texts.to_html,
-        "PrivatePipeline.to_html": words.to_html,
+        "ReadableTopics.to_html, texts": texts.to_html,
+        "ReadableTopics.to_html, pipeline": words.to_html,
+        "PrivateTable.to_html": PrivateTable(columns=COLUMNS, rules=RULES, **BUDGET).fit(people(4_000)).to_html,
     }
     shown = {
         "PrivacyReport": KINDS["calibrated"],
@@ -129,7 +131,7 @@ def test_what_vips_writes(written, find, screen):
     [
         ("--muted: #545d68", "--muted: #b4bdc8", "color-contrast"),
         (' lang="en"', "", "html-has-lang"),
-        ('<label for="topic">', "<label>", "select-name"),
+        ("<title>Topics</title>", "", "document-title"),
     ],
 )
 def test_faults_are_noticed(written, find, tmp_path, right, wrong, rule):

@@ -37,9 +37,24 @@ def test_every_extra_is_explained():
     assert explained == set(PROJECT["project"]["optional-dependencies"])
 
 
+def test_groups_bring_what_extras_do_and_every_version_is_locked():
+    extras, groups = PROJECT["project"]["optional-dependencies"], PROJECT["dependency-groups"]
+    for name in ("plot", "tables"):
+        assert groups[name] == extras[name]
+    locked = set(
+        re.findall(r"^([\w.-]+)==[\d.]+", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    )
+    listed = [
+        *PROJECT["project"]["dependencies"],
+        *(text for name in groups.keys() - {"torch"} for text in groups[name]),
+    ]
+    wanted = {re.match(r"[\w.-]+", text).group().lower() for text in listed if isinstance(text, str)}
+    assert wanted <= {name.lower().replace("_", "-") for name in locked}, wanted - locked
+
+
 def built(folder, out):
     """The wheel and the archive of the source that a copy of the project gives."""
-    pytest.importorskip("hatch_vcs", reason="needs hatch-vcs: pip install 'vips[test]'")
+    pytest.importorskip("hatch_vcs", reason="needs hatch-vcs: pip install --group test")
     environment = {**os.environ, "SETUPTOOLS_SCM_PRETEND_VERSION": "9.8.7"}
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(out)]
     subprocess.run(command, cwd=folder, env=environment, check=True, capture_output=True)

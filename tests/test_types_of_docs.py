@@ -1,6 +1,6 @@
 """What users write passes their type checkers: mypy and pyright, both strict, read the examples of every page.
 
-Needs both (the extra ``types``), and node for pyright. Nothing of vips itself is checked but what pages use of it.
+Needs both (the group ``types``), and node for pyright. Nothing of vips itself is checked but what pages use of it.
 """
 
 import doctest
@@ -107,7 +107,7 @@ CHECKERS = {"mypy": errors_of_mypy, "pyright": errors_of_pyright}
 def errors(request):
     """One of ``CHECKERS``, if it is here."""
     if importlib.util.find_spec(request.param) is None:
-        pytest.skip(f"needs {request.param}: pip install 'vips[types]'")
+        pytest.skip(f"needs {request.param}: pip install --group types")
     if request.param == "pyright" and shutil.which("node") is None:
         pytest.skip("pyright needs node")
     return CHECKERS[request.param]

@@ -8,7 +8,7 @@ from tests import ROOT
 
 
 def test_the_wheel_ships_templates_script_and_style(tmp_path):
-    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs hatchling: pip install 'vips[test]'")
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs hatchling: pip install --group test")
     (path,) = wheel.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(path) as archive:
         shipped = {name for name in archive.namelist() if name.startswith("vips/")}

@@ -18,16 +18,16 @@ def _pyplot():
     return plt
 
 
-def plot_figure7(rows: list[dict], path) -> None:
+def plot_figure7(rows: list[dict], title: str, path) -> None:
     """Both measures against S, a panel for each."""
     plt = _pyplot()
-    figure, panels = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+    figure, panels = plt.subplots(1, 2, figsize=(11, 5.4), layout="constrained")
     known = [row for row in rows if "batch_size" not in row]  # without learning: lines across
     rows = [row for row in rows if "batch_size" in row]
     methods = list(dict.fromkeys(row["method"] for row in rows))
     sizes = sorted({row["batch_size"] for row in rows})
-    titles = {"hidden": "hidden pixels", "observed": "observed pixels (the paper's measure; needs no learning)"}
-    for axes, (key, title) in zip(panels, titles.items(), strict=True):
+    panel_titles = {"hidden": "hidden pixels", "observed": "observed pixels (the paper's measure; needs no learning)"}
+    for axes, (key, above) in zip(panels, panel_titles.items(), strict=True):
         for method, style in zip(methods, ("ko:", "C0o-", "C2o-", "C3s--", "C4s--"), strict=False):
             of_method = [row for row in rows if row["method"] == method]
             mean = np.array([np.mean(row[key]) for row in of_method])
@@ -36,11 +36,12 @@ def plot_figure7(rows: list[dict], path) -> None:
             axes.errorbar([row["batch_size"] for row in of_method], mean, spread, fmt=style, capsize=3, label=label)
         for row, color in zip(known, ("silver", "gray"), strict=False):
             axes.axhline(row[key][0], color=color, linewidth=1.0, label=row["method"])
-        axes.set(xscale="log", xlabel="S, expected batch size", title=title)
+        axes.set(xscale="log", xlabel="S, expected batch size", title=above)
         axes.set_xticks(sizes, sizes)
         axes.minorticks_off()
     panels[0].set_ylabel("share of pixels predicted right")
-    panels[0].legend(fontsize=8)
+    figure.suptitle(title)
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 

@@ -19,8 +19,8 @@ from tqdm import tqdm
 
 from experiments.belief_networks import figures, paper_recipe, tiles
 from experiments.belief_networks.scoring import Scored, majority, score
-from experiments.options import folder_of, parser_of
-from experiments.results import read_json, write_json, write_text
+from experiments.options import fill, folder_of, parser_of
+from experiments.results import as_table, read_json, spread, write_json, write_table
 from experiments.stand_ins import mnist
 from vips import PrivacyPlan, SigmoidBeliefNetwork
 
@@ -35,32 +35,32 @@ Fit = Callable[[np.ndarray, int], object]  # images and seed; gives a model
 
 
 def main(arguments: list[str]) -> None:
-    parser = parser_of("experiments sbn_mnist", __doc__)
+    parser = parser_of("experiments sbn_mnist", __doc__, "sizes", "seeds", "data", "format")
     parser.add_argument("--part", choices=PARTS, help="run one of the two parts; keep the other's results")
-    parser.add_argument("--seeds", type=int, default=10, help="fits of every line of Figure 7")
     parser.add_argument("--recipe-seeds", type=int, default=1, help="fits of the paper's recipe: minutes each")
     parser.add_argument("--table-seeds", type=int, default=3, help="fits of every line of the table")
     parser.add_argument("--methods", default="", help="run only lines with this in their name; keep the others")
-    parser.add_argument("--sizes", type=int, nargs="+", default=BATCH_SIZES, help="only these batch sizes of Figure 7")
     options = parser.parse_args(arguments)
+    fill(options, {"sizes": BATCH_SIZES, "seeds": 10}, {"sizes": BATCH_SIZES[-1:], "seeds": 1})
     if options.quick:
-        options.seeds = options.recipe_seeds = options.table_seeds = 1
+        options.recipe_seeds = options.table_seeds = 1
     folder = folder_of("sbn_mnist", options)
-    images = mnist(options.quick)
+    images = mnist(options.quick and not options.data)
     training, test = images.data, images.test_data
     if options.quick:
         training, test = training[:QUICK_TRAINING], test[:QUICK_TEST]
     for part in [options.part] if options.part else PARTS:
-        run_part(part, training, test, options, folder)
+        run_part(part, training, test, options, folder, "Generated images" if images.generated else "MNIST")
     print("Nothing is written." if folder is None else f"Written: {folder}")
 
 
-def run_part(part: str, training: np.ndarray, test: np.ndarray, options, folder: Path | None) -> None:
+def run_part(part: str, training: np.ndarray, test: np.ndarray, options, folder: Path | None, data: str) -> None:
     """Fit and score the lines of one part; write each result at once."""
     lines = list((table_lines if part == "table" else figure7_lines)(options))
     scored = Scored(test, N_FIGURE_IMAGES if part == "figure7" else None)
     kept = {} if folder is None else {key(row): row for row in read(folder).get(part, [])}
-    rows = unlearnt(training, scored) + [kept.get(key(row), row) for row, *_ in lines]
+    rows = [kept.pop(key(row), row) for row, *_ in lines]
+    rows = unlearnt(training, scored) + [row for row in kept.values() if row["seconds"]] + rows
     lines = [line for line in lines if options.methods in line[0]["method"]]
     if part == "figure7":
         lines = [line for line in lines if line[0]["batch_size"] in options.sizes]
@@ -71,13 +71,13 @@ def run_part(part: str, training: np.ndarray, test: np.ndarray, options, folder:
                 models.setdefault(row["method"], model)
                 progress.update()
             rows = [row if key(old) == key(row) else old for old in rows]
-            tqdm.write(f"{row['method']}, {row.get('batch_size', '')}: {spread(row['hidden'])}")
+            tqdm.write(f"{row['method']}, {row.get('batch_size', '')}: {spread(row['hidden'], 4)}")
             if folder is not None:
-                write(folder, part, rows)
-    if options.quick:
-        print(tables({part: rows}))
+                write(folder, part, rows, data, options.format)
+    if options.quick or options.format != "markdown":
+        print(table(part, rows, data, options.format))
     if folder is not None:
-        draw(folder, part, rows, models, scored)
+        draw(folder, part, rows, models, scored, data)
 
 
 def key(row: dict) -> tuple:
@@ -117,13 +117,13 @@ def recipe(n_hidden: int, batch_size: int, sigma: float) -> Fit:
 
 def figure7_lines(options) -> Iterator[tuple[dict, Fit, int]]:
     """(row, fit, number of seeds): the paper's batch sizes, noise, number of hidden units and claimed ε."""
-    n_hidden, sizes = (QUICK_HIDDEN, BATCH_SIZES[-1:]) if options.quick else (N_HIDDEN, BATCH_SIZES)
-    for size in sizes:
+    n_hidden = QUICK_HIDDEN if options.quick else N_HIDDEN
+    for size in options.sizes if options.quick else sorted({*BATCH_SIZES, *options.sizes}):
         batch_size = QUICK_BATCH if options.quick else size
         rate, n_steps = size / paper_recipe.N_CLAIMED, 60_000 // size
         claimed = paper_recipe.claimed_epsilon(size, n_steps, DELTA)
         plans = {
-            "non-private": PrivacyPlan.non_private(sampling_rate=rate, n_steps=n_steps),
+            "ours, without noise": PrivacyPlan.non_private(sampling_rate=rate, n_steps=n_steps),
             "ours, the paper's σ": PrivacyPlan(noise_multiplier=1.0, sampling_rate=rate, n_steps=n_steps),
         }
         if not options.quick:  # the search for this noise takes as long as a whole quick run
@@ -150,7 +150,7 @@ def table_lines(options) -> Iterator[tuple[dict, Fit, int]]:
     yield {"method": f"non-private, K = {largest}", "n_steps": plan.n_steps}, ours(largest, plan), options.table_seeds
     shared = {"n_steps": n_steps, "batch_size": size, "claimed": paper_recipe.claimed_epsilon(size, n_steps, DELTA)}
     # a published version of its code divides the noise in means over S images by 60,000, the number of all images
-    for note, sigma in (("", 1.0), (", noise ÷ N as in its code", size / 60_000)):
+    for note, sigma in (("", 1.0), (", noise ÷ N as in an early version", size / 60_000)):
         row = {"method": f"paper's recipe, K = {largest}{note}", "noise_multiplier": sigma} | shared
         yield row, recipe(largest, batch_size, sigma), options.recipe_seeds
     for n_hidden in widths:
@@ -169,17 +169,17 @@ def read(folder: Path) -> dict:
     return read_json(path) if path.exists() else {}
 
 
-def write(folder: Path, part: str, rows: list[dict]) -> None:
+def write(folder: Path, part: str, rows: list[dict], data: str, form: str) -> None:
     """Write the results of one part so far, beside those of the other part."""
-    results = read(folder) | {"delta": DELTA, part: [row for row in rows if "hidden" in row]}
-    write_json(folder / "results.json", results)
-    write_text(folder / "results.md", tables(results))
+    rows = [row for row in rows if "hidden" in row]
+    write_json(folder / "results.json", read(folder) | {"delta": DELTA, part: rows})
+    write_table(folder, part, table(part, rows, data, form), form)
 
 
-def draw(folder: Path, part: str, rows: list[dict], models: dict[str, object], scored: Scored) -> None:
+def draw(folder: Path, part: str, rows: list[dict], models: dict[str, object], scored: Scored, data: str) -> None:
     """Draw Figure 7 from all known lines; the other picture only if this run fitted its models."""
     if part == "figure7":
-        figures.plot_figure7([row for row in rows if "hidden" in row], folder / "figure7.png")
+        figures.plot_figure7([row for row in rows if "hidden" in row], data, folder / "figure7.png")
         return
     private = "ours, ε = 1, K = 30"
     names = f"non-private, K = {N_HIDDEN}", private, f"paper's recipe, K = {N_HIDDEN}"
@@ -187,22 +187,14 @@ def draw(folder: Path, part: str, rows: list[dict], models: dict[str, object], s
         figures.draw_images({name: models[name] for name in names}, private, scored, folder / "images.png")
 
 
-def tables(results: dict) -> str:
-    """The tables that have results."""
-    text = f"MNIST, pixel above 0; δ = {DELTA:g}. Shares of pixels of test images, mean (range over fits).\n"
-    notes = {
+def table(part: str, rows: list[dict], data: str, form: str) -> str:
+    """A line for each row. ε is by exact accounting; the paper's recipe claims an ε without a guarantee."""
+    note = f"{data}, pixel above 0; δ = {DELTA:g}. Shares of pixels of test images, mean (range over fits). "
+    note += {
         "table": "Hidden pixels of all test images, inferred from the other half.",
         "figure7": f"One pass, K = {N_HIDDEN}: Figure 7. Hidden pixels of {N_FIGURE_IMAGES} test images; observed pixels of "
         "100 for each seed, the paper's measure, which needs no learning.",
-    }
-    for part in PARTS:
-        if part in results:
-            text += f"\n{notes[part]}\n\n{table(results[part])}"
-    return text
-
-
-def table(rows: list[dict]) -> str:
-    """A line for each row. ε is by exact accounting; the paper's recipe claims an ε without a guarantee."""
+    }[part]
     heads = [
         "method",
         "S",
@@ -214,7 +206,7 @@ def table(rows: list[dict]) -> str:
         "fits",
         "seconds a fit",
     ]
-    lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
+    lines = []
     for row in rows:
         epsilon = f"{row['epsilon']:.2f}" if "epsilon" in row else ""
         if "claimed" in row:
@@ -222,12 +214,5 @@ def table(rows: list[dict]) -> str:
         sigma = f"{row['noise_multiplier']:.2f}" if "noise_multiplier" in row else ""
         seconds = f"{np.median(row['seconds']):.0f}" if row["seconds"] else ""
         cells = [row["method"], row.get("batch_size", ""), row.get("n_steps", ""), sigma, epsilon]
-        cells += [spread(row["hidden"]), spread(row["observed"]), len(row["seconds"]) or "", seconds]
-        lines.append("| " + " | ".join(map(str, cells)) + " |")
-    return "\n".join(lines) + "\n"
-
-
-def spread(values: list[float]) -> str:
-    if len(values) == 1:
-        return f"{values[0]:.4f}"
-    return f"{np.mean(values):.4f} ({min(values):.4f} to {max(values):.4f})"
+        lines.append([*cells, spread(row["hidden"], 4), spread(row["observed"], 4), len(row["seconds"]) or "", seconds])
+    return as_table(heads, lines, form, note)

@@ -1,7 +1,8 @@
 """A variational autoencoder with DP-SGD by Opacus; a script of its own, for an interpreter with ``torch`` and ``opacus``.
 
 ``python opacus_vae.py SOURCE TARGET``: SOURCE is an .npz file with ``training`` images, ``seen`` test images whose hidden
-pixels are 0, the mask ``observed``, and ``settings`` as JSON; TARGET gets the probabilities of all pixels of the test images.
+pixels are 0, the mask ``observed``, and ``settings`` as JSON; TARGET gets the probabilities of all pixels of the test images,
+or with the setting ``drawn`` of as many images that the decoder draws.
 
 The encoder sees the observed pixels and the mask, and is trained with masks of its own: a random half of each image. So it is
 trained for exactly what is scored. The decoder has one Bernoulli for each pixel; the loss is minus the evidence lower bound,
@@ -71,6 +72,8 @@ def main() -> None:
     with torch.no_grad():
         seen, mask = (torch.tensor(source[name], dtype=torch.float32) for name in ("seen", "observed"))
         logits, _ = model(seen, mask, torch.zeros(len(seen), settings["n_latent"]))
+        if settings["drawn"]:
+            logits = model.decoder(torch.randn(len(seen), settings["n_latent"]))
     np.save(sys.argv[2], torch.sigmoid(logits).numpy())
     print("seconds:", time.perf_counter() - start)
 

@@ -12,8 +12,8 @@ DELTA = 1e-5
 
 
 def main(arguments: list[str]) -> None:
-    options = options_for("blr_adult", arguments, __doc__)
-    people, n_records = adult(options.quick), QUICK_RECORDS if options.quick else None
+    options = options_for("blr_adult", arguments, __doc__, "data")
+    people, n_records = adult(options.quick and not options.data), QUICK_RECORDS if options.quick else None
     encoder = TableEncoder(people.columns)
     X = encoder.fit_transform(people.data[:n_records])
 
@@ -27,4 +27,4 @@ def main(arguments: list[str]) -> None:
         yield from paper_recipe.methods(train, labels, DELTA)
         yield from erm.methods(options.diffprivlib, train, labels)
 
-    compare(X, people.target[:n_records], methods, DELTA, "Adult: 48,842 people, 108 features", options)
+    compare(X, people.target[:n_records], methods, DELTA, "Generated people" if people.generated else "Adult", options)

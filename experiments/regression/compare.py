@@ -11,9 +11,9 @@ import numpy as np
 import scipy.sparse as sp
 from tqdm import tqdm
 
-from experiments.options import folder_of, parser_of
+from experiments.options import fill, folder_of, parser_of
 from experiments.regression.methods import Method, TunedMethod, auc
-from experiments.results import write_json, write_text
+from experiments.results import as_table, write_json, write_table
 
 __all__ = ["compare", "options_for", "plot", "split", "table", "unit_rows"]
 
@@ -21,11 +21,12 @@ EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
 QUICK_RECORDS, QUICK_CANDIDATES = 1000, 2
 
 
-def options_for(name: str, arguments: list[str], description: str, **flags: str) -> argparse.Namespace:
-    """The common options of the experiments, and further ``flags`` with their help; ``folder`` for results, or None."""
-    parser = parser_of(f"experiments {name}", description)
-    parser.add_argument("--splits", type=int, default=5)
-    parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
+def options_for(name: str, arguments: list[str], description: str, *shared: str, **flags: str) -> argparse.Namespace:
+    """The common options of the experiments, and further ``flags`` with their help; ``folder`` for results, or None.
+
+    A seed decides which records a split fits and which it scores.
+    """
+    parser = parser_of(f"experiments {name}", description, "epsilons", "seeds", "format", *shared)
     parser.add_argument(
         "--diffprivlib", metavar="PYTHON", help="interpreter that has diffprivlib; see experiments/regression/erm.py"
     )
@@ -35,9 +36,8 @@ def options_for(name: str, arguments: list[str], description: str, **flags: str)
     for flag, text in flags.items():
         parser.add_argument(f"--{flag}", action="store_true", help=text)
     options = parser.parse_args(arguments)
+    fill(options, {"epsilons": EPSILONS, "seeds": 5}, {"epsilons": (1.0,), "seeds": 1})
     options.folder = folder_of(name, options)
-    if options.quick:
-        options.splits, options.epsilons = 1, [1.0]
     return options
 
 
@@ -56,7 +56,7 @@ def unit_rows(X: sp.csr_array, n_active: int) -> sp.csr_array:
 
 
 def compare(
-    X, y, methods: Callable[[object, np.ndarray], Iterable[Method]], delta: float, title: str, options
+    X, y, methods: Callable[[object, np.ndarray], Iterable[Method]], delta: float, name: str, options
 ) -> list[dict]:
     """Fit and score everything; write ``results.json``, ``results.md`` and ``figure5.png``. Returns the rows.
 
@@ -66,7 +66,8 @@ def compare(
     y = np.asarray(y).astype(int)
     if options.quick:
         X, y = X[:QUICK_RECORDS], y[:QUICK_RECORDS]
-    parts = [split(len(y), s) for s in range(options.splits)]
+    title = f"{name}: {len(y):,} records, {X.shape[1]:,} features"
+    parts = [split(len(y), s) for s in range(options.seeds)]
     first = parts[0][0]
     rows = []
     compared = [m for m in methods(X[first], y[first]) if m.name in (options.methods or [m.name])]
@@ -87,15 +88,16 @@ def compare(
                 f"{method.name:38s} ε = {epsilon!s:5s} {_cell(row)}  {np.median(row['seconds']):.1f} s a fit  {row['settings']}"
             )
             if options.folder is not None:
-                _write(options.folder, rows, delta, title)
+                _write(options.folder, rows, delta, title, options.format)
+    if options.format != "markdown":
+        print(table(rows, options.format))
     return rows
 
 
-def _write(folder: Path, rows: list[dict], delta: float, title: str) -> None:
+def _write(folder: Path, rows: list[dict], delta: float, title: str, form: str) -> None:
     write_json(folder / "results.json", {"title": title, "delta": delta, "rows": rows})
-    write_text(
-        folder / "results.md", f"{title}; δ = {delta:g}. AUC, mean ± standard deviation over splits.\n\n{table(rows)}"
-    )
+    note = f"{title}; δ = {delta:g}. AUC, mean ± standard deviation over splits."
+    write_table(folder, "results", table(rows, form, note), form)
     plot(rows, folder / "figure5.png", title)
 
 
@@ -116,7 +118,7 @@ def _by_method(rows: list[dict]) -> dict[str, list[dict]]:
     return grouped
 
 
-def table(rows: list[dict]) -> str:
+def table(rows: list[dict], form: str = "markdown", note: str = "") -> str:
     """A line for each method, a column for each ε."""
     epsilons = sorted({row["epsilon"] for row in rows} - {None})
     heads = [
@@ -127,15 +129,15 @@ def table(rows: list[dict]) -> str:
         "seconds a fit",
         "settings",
     ]
-    lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
+    lines = []
     for label, fits in _by_method(rows).items():
         cells = {row["epsilon"]: _cell(row) for row in fits}
         seconds = np.median(np.concatenate([row["seconds"] for row in fits]))
         settings = {row["settings"] for row in fits}
         settings = settings.pop() if len(settings) == 1 else "by ε: results.json"
         values = [*(cells.get(key, "") for key in [*epsilons, None]), str(len(fits[0]["auc"])), f"{seconds:.1f}"]
-        lines.append("| " + " | ".join([label, *values, settings]) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append([label, *values, settings])
+    return as_table(heads, lines, form, note)
 
 
 def plot(rows: list[dict], path, title: str) -> None:
@@ -145,13 +147,14 @@ def plot(rows: list[dict], path, title: str) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(7.5, 5.0), layout="constrained")
-    dotted = iter(("black", "gray", "silver"))
+    figure, axes = plt.subplots(figsize=(7.5, 5.6), layout="constrained")
+    across = iter((("black", ":"), ("gray", "-."), ("silver", "--")))  # without noise
     epsilons = sorted({row["epsilon"] for row in rows} - {None})
     for label, fits in _by_method(rows).items():
         mean = np.array([np.mean(row["auc"]) for row in fits])
         if fits[0]["epsilon"] is None:
-            axes.axhline(mean[0], color=next(dotted), linestyle=":", label=f"{label}: {mean[0]:.3f}")
+            color, style = next(across)
+            axes.axhline(mean[0], color=color, linestyle=style, label=f"{label}: {mean[0]:.3f}")
             continue
         spread = np.array([np.std(row["auc"], ddof=1) if len(row["auc"]) > 1 else 0.0 for row in fits])
         style = "o-" if label.startswith("ours") else "s--"
@@ -159,6 +162,6 @@ def plot(rows: list[dict], path, title: str) -> None:
     axes.set(xscale="log", xlabel="ε", ylabel="AUC on held-out records", title=title)
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
-    axes.legend(fontsize=8)
+    figure.legend(loc="outside lower center", ncols=2, fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)

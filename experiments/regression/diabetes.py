@@ -17,8 +17,8 @@ SLOW_SPLITS, RECIPE_SPLITS = 1, 1  # with full covariances, where a step takes s
 
 
 def main(arguments: list[str]) -> None:
-    options = options_for("blr_diabetes", arguments, __doc__.splitlines()[0])
-    data = diabetes(options.quick)
+    options = options_for("blr_diabetes", arguments, __doc__.splitlines()[0], "data")
+    data = diabetes(options.quick and not options.data)
     X = unit_rows(data.data[:, :100] if options.quick else data.data, N_ACTIVE)
 
     def methods(train, labels):
@@ -30,5 +30,5 @@ def main(arguments: list[str]) -> None:
         yield from erm.methods(options.diffprivlib, train, labels)
         yield non_private("non-private, full", splits=RECIPE_SPLITS)
 
-    title = "Diabetes: 69,973 patients, 1,923 binary features"
-    compare(X, data.target, methods, DELTA, title, options)
+    name = "Generated patients" if data.generated else "Diabetes"
+    compare(X, data.target, methods, DELTA, name, options)

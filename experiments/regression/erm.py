@@ -1,4 +1,4 @@
-"""Private empirical risk minimisation by objective perturbation (Chaudhuri et al., 2011), by diffprivlib.
+"""Empirical risk minimisation by scikit-learn, and by objective perturbation of diffprivlib (Chaudhuri et al., 2011).
 
 diffprivlib does not work with the scikit-learn version that vips uses. It runs in its own environment, whose interpreter is
 given as ``--diffprivlib PYTHON``::
@@ -17,12 +17,14 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.linear_model import LogisticRegression
 
 from experiments.regression.methods import Method, TunedMethod, linear_scores
 
 __all__ = ["fit", "methods"]
 
 REGULARISATION = (0.01, 0.1, 1.0, 10.0)  # C: the penalty is ‖w‖² / (2 C) beside a sum over records
+WITHOUT_PRIVACY = (1.0, 10.0, 100.0)
 
 # The other interpreter runs `python -c SCRIPT folder epsilon C seed`. The rows are in the unit ball already; the
 # library's own clipping would change nothing, and accepts dense arrays only.
@@ -51,16 +53,24 @@ def fit(python: str, X, y, epsilon: float, regularisation: float, seed: int) -> 
 
 
 def methods(python: str | None, X, y, splits: int | None = None) -> list[Method]:
-    """Two methods: with the library's default C, and with C chosen on these training records."""
+    """ERM without privacy; private with the default C of diffprivlib, and with C chosen on these training records."""
+
+    def ordinary(regularisation, X, y, epsilon, seed):
+        return LogisticRegression(C=regularisation, max_iter=1000).fit(X, y).decision_function
+
+    plain = TunedMethod(
+        "ERM", ordinary, WITHOUT_PRIVACY, X, y, private=False, note="scikit-learn, C tuned", settings="C ="
+    )
     if python is None:
         print("Objective perturbation is left out: no --diffprivlib PYTHON.")
-        return []
+        return [plain]
 
     def fit_with(regularisation, X, y, epsilon, seed):
         return partial(linear_scores, coef=fit(python, X, y, epsilon, regularisation, seed))
 
     name = "objective perturbation"
     return [
+        plain,
         Method(name, partial(fit_with, 1.0), note="default C, δ = 0", settings="C = 1", splits=splits),
         TunedMethod(
             name, fit_with, REGULARISATION, X, y, note="C tuned for each ε, δ = 0", settings="C =", splits=splits

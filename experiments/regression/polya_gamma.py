@@ -32,14 +32,20 @@ def plot(by_shape: dict, tilts: np.ndarray, dots: np.ndarray, path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, panel = plt.subplots(figsize=(6.0, 4.0), layout="constrained")
+    figure, panel = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
+    panel.plot(tilts, by_shape["b = 1"]["mean"], color="k")
+    panel.set(
+        xlabel="c, root of the mean square of the linear predictor", ylabel="E ω, mean of the Pólya-Gamma variable"
+    )
+    panel.set(xlim=(0.0, tilts[-1]), ylim=(0.0, 0.27), title="Weight of a record in logistic regression (b = 1)")
+    inset = panel.inset_axes((0.42, 0.34, 0.55, 0.56))
     for label, lines in by_shape.items():
-        (line,) = panel.plot(tilts, lines["mean"], label=label)
+        (line,) = inset.plot(tilts, lines["mean"], label=label)
         error = 3.0 * np.array(lines["standard_error"])
-        panel.errorbar(dots, lines["mean_of_draws"], error, fmt="o", color=line.get_color(), markersize=4)
-    panel.set(xlabel="c", ylabel="E ω", ylim=(0.0, None), title="Mean of PG(b, c); dots: draws ± 3 standard errors")
-    panel.grid(alpha=0.3)
-    panel.legend()
+        inset.errorbar(dots, lines["mean_of_draws"], error, fmt="o", color=line.get_color(), markersize=3)
+    inset.set(ylim=(0.0, None))
+    inset.set_title("other b; dots: draws ± 3 standard errors", fontsize=8)
+    inset.legend(fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
@@ -51,11 +57,11 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     folder = folder_of("polya_gamma", options)
     n_draws = options.draws or (QUICK_DRAWS if options.quick else N_DRAWS)
-    tilts, dots = np.linspace(-20.0, 20.0, 401), np.linspace(-20.0, 20.0, 17)
+    tilts, dots = np.linspace(0.0, 20.0, 401), np.linspace(0.0, 20.0, 9)
     by_shape = curves(tilts, dots, n_draws, options.seed)
     for label, lines in by_shape.items():
         exact, drawn, error = (np.array(lines[name]) for name in ("mean_at_dots", "mean_of_draws", "standard_error"))
-        print(f"{label}: E ω at c = 0 {exact[len(dots) // 2]:.4f}, draws at most {np.abs((drawn - exact) / error).max():.1f} "
+        print(f"{label}: E ω at c = 0 {exact[0]:.4f}, draws at most {np.abs((drawn - exact) / error).max():.1f} "
               f"standard errors away")  # fmt: skip
     if folder is None:
         return

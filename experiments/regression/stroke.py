@@ -37,8 +37,7 @@ def main(arguments: list[str]) -> None:
         yield dp_sgd_method(train, labels, DELTA, QUICK_SGD_PLANS if options.quick else SGD_PLANS)
         yield from erm.methods(options.diffprivlib, train, labels)
 
-    title = "Generated: 12,586 records, 4,146 binary features, 14 % positive"
-    compare(X, data.target, methods, DELTA, title, options)
+    compare(X, data.target, methods, DELTA, "Generated strokes", options)
 
 
 def records(quick: bool) -> Bunch:

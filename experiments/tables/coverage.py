@@ -95,11 +95,11 @@ class Table(NamedTuple):
 def main(arguments: list[str]) -> None:
     parser = parser_of("experiments table_coverage", __doc__)
     parser.add_argument("--releases", type=int, default=N_RELEASES, help="of each budget")
-    parser.add_argument("--data", nargs="*", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--tables", nargs="*", choices=list(TABLES), default=list(TABLES))
     parser.add_argument("--seed", type=int, default=0, help="of the first people that are drawn")
     options = parser.parse_args(arguments)
     folder, rows = folder_of("table_coverage", options), []
-    for data in options.data:
+    for data in options.tables:
         table = TABLES[data](options.quick)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PrivacyWarning)  # effects that noise hides are counted

@@ -80,14 +80,14 @@ def main(arguments: list[str]) -> None:
     parser = parser_of("experiments synthetic_tables", __doc__)
     parser.add_argument("--peers", metavar="PYTHON", help="interpreter of an environment with dpmm")
     parser.add_argument("--methods", nargs="*", choices=["MST", "AIM"], default=["MST", "AIM"], help="which peers")
-    parser.add_argument("--data", nargs="*", choices=list(TABLES), default=list(TABLES))
+    parser.add_argument("--tables", nargs="*", choices=list(TABLES), default=list(TABLES))
     parser.add_argument("--epsilons", nargs="*", type=float, default=EPSILONS)
     parser.add_argument("--seeds", type=int, default=N_SEEDS, help="tables of ours; one of each peer")
     options = parser.parse_args(arguments)
     folder, rows = folder_of("synthetic_tables", options), []
     runs = [("all pairs", sys.executable, OURS, 1 if options.quick else options.seeds)]
     runs += [(method, options.peers, PEERS, 1) for method in options.methods if options.peers]
-    for data in options.data:
+    for data in options.tables:
         train, test, categories = TABLES[data](options.quick)
         if options.quick:
             train, test = train[:QUICK], test[:QUICK]

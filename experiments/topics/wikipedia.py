@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> None:
         return
     write_json(folder / "results.json", {"train": options.train, "seeds": options.seeds, "rows": rows})
     write_text(folder / "results.md", table(rows))
-    plot(rows, folder / "perplexity.png")
+    plot(rows, "generated documents" if corpus.generated else "Wikipedia", folder / "perplexity.png")
     print(f"Written: {folder}")
 
 
@@ -211,7 +211,7 @@ def _number(value, form: str) -> str:
     return "" if value is None else format(value, form)
 
 
-def plot(rows, path) -> None:
+def plot(rows, documents: str, path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -236,7 +236,7 @@ def plot(rows, path) -> None:
     epsilons = sorted({row["epsilon"] for row in rows if "epsilon" in row})
     axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
     axes.minorticks_off()
-    axes.set_title(f"LDA on Wikipedia, K = {N_TOPICS}")
+    axes.set_title(f"LDA on {documents}, K = {N_TOPICS}")
     axes.legend(fontsize=8)
     figure.savefig(path, dpi=150)
     plt.close(figure)

@@ -137,14 +137,14 @@ def _(printed, folder):
     rows = read_json(folder / "results.json")
     for batch_size in (100, 300):
         of = {(row["method"], row["sigma"]): row for row in rows if row["batch_size"] == batch_size}
-        free = of.pop(("non-private", 0.0))["perplexity"]
-        assert 1.0 < free < min(row["perplexity"] for row in of.values())
+        free = of.pop(("non-private", 0.0))["perplexity"][0]
+        assert 1.0 < free < min(row["perplexity"][0] for row in of.values())
         np.testing.assert_allclose(of["moments accountant", 1.24]["epsilon"], 2.4411, atol=1e-4)  # the paper says 2.44
         for sigma in (1.24, 1.5, 2.0):
             one, other = of["moments accountant", sigma], of["strong composition", sigma]
             assert one["sigma_used"] == sigma < other["sigma_used"]
             assert one["perplexity"] < other["perplexity"]
-            assert f"| {one['perplexity']:.0f} |" in printed
+            assert f"| {one['perplexity'][0]:.0f} |" in printed
     assert (folder / "figure2.png").exists()
 
 
@@ -158,24 +158,27 @@ def _(printed, folder):
         assert free[-1]["perplexity"] < free[0]["perplexity"]
         last = {row["method"]: row["perplexity"] for row in seen}
         assert last["non-private"] < last["moments accountant"] < last["strong composition"]
-        assert f"| {last['vips']:.0f} |" in printed
+        assert f"| {last['vips'][0]:.0f} |" in printed
     assert (folder / "figure3.png").exists()
 
 
-@check("lda_table1")
-def _(printed, folder):
-    topics_of_methods = read_json(folder / "results.json")
-    assert list(topics_of_methods) == ["non-private", "moments accountant", "strong composition", "vips"]
-    page = (folder / "table1.html").read_text(encoding="utf-8")
-    for topics in topics_of_methods.values():
-        for topic in topics:
-            probabilities = [probability for _, probability in topic]
+@check_saved("lda_table1")
+def _(printed, rows):
+    methods = ["non-private", "moments accountant", "strong composition", "vips"]
+    sharpest = dict.fromkeys(methods, 0.0)
+    assert [row.pop("topic") for row in rows] == [1, 2, 3]
+    for row in rows:
+        assert list(row) == methods
+        for method, words in row.items():
+            probabilities = [probability for _, probability in words]
+            assert len(words) == 10
             assert probabilities == sorted(probabilities, reverse=True)
             assert 0.0 < sum(probabilities) < 1.0
-            assert f"{topic[0][0]} {topic[0][1]:.4f}" in printed
-            assert f"{topic[0][1]:.4f}</small>" in page
-    sharpest = {name: max(topic[0][1] for topic in topics) for name, topics in topics_of_methods.items()}
+            sharpest[method] = max(sharpest[method], probabilities[0])
+        line = " | ".join(f"{words[0][0]} {words[0][1]:.4f}" for words in row.values())
+        assert f"| {line} |" in printed
     assert sharpest["strong composition"] < sharpest["non-private"]  # noise hides the words of topics
+    assert "Generated documents." in printed
 
 
 @check_saved("benchmarks.sequences", "sequences.json")
@@ -343,7 +346,9 @@ def _(printed, folder):
     best = best_auc(people.probability, people.target, test)
     rows = rows_of(folder)
     assert best - 0.1 < rows["non-private"]["auc"][0] < best + 0.03
+    assert best - 0.1 < rows["ERM"]["auc"][0] < best + 0.03
     assert 0.5 < rows["ours"]["auc"][0] < best + 0.03
+    assert read_json(folder / "results.json")["title"] == "Generated people: 1,000 records, 108 features"
     assert {"DP-SGD", "paper's recipe, moments", "paper's recipe, strong composition"} < set(rows)
     assert "Objective perturbation is left out" in printed
 
@@ -382,7 +387,7 @@ def _(printed, folder):
     assert best - 0.1 < rows["non-private, diagonal"]["auc"][0] < best + 0.05
     assert 0.3 < rows["ours, diagonal"]["auc"][0] < best + 0.05
     lines = {line.split("  ")[0] for line in printed.splitlines()}
-    assert {"non-private, diagonal", "ours, diagonal", "DP-SGD"} <= lines
+    assert {"non-private, diagonal", "ours, diagonal", "DP-SGD", "ERM"} <= lines
 
 
 @check("blr_posterior")
@@ -601,12 +606,13 @@ def _(printed, saved):
         assert all(0.0 < share < 1.0 for row in rows.values() for share in (*row["hidden"], *row["observed"]))
         majority = rows["majority value of each pixel"]["hidden"][0]
         assert majority > max(images.data.mean(), 1.0 - images.data.mean())
-        plain = next(row for name, row in rows.items() if name.startswith("non-private"))
+        plain = next(row for name, row in rows.items() if name.startswith(("non-private", "ours, without")))
         assert plain["hidden"][0] > majority
     _, _, claimed = CLAIMS[-1]
     assert [row["claimed"] for row in saved["figure7"] if "claimed" in row] == pytest.approx([claimed] * 2, abs=1e-4)
     assert [row["epsilon"] for row in saved["table"] if "epsilon" in row] == pytest.approx([0.5], rel=1e-3)
     assert "claims 4.83 (no guarantee)" in printed
+    assert "Generated images, pixel above 0" in printed
 
 
 @check_saved("sbn_settings")
@@ -781,3 +787,19 @@ def _(printed, folder):
     (people,), (images,) = (read_json(folder / f"{name}.json") for name in ("adult", "mnist"))
     assert people["score"][0] > 0.35  # 0.63 ± 0.07 from so few records
     assert 0.6 < images["score"][0] < 1.0
+
+
+@check_saved("generated_images")
+def _(printed, rows):
+    adversarial = [name for loss in ("minimax", "non-saturating") for name in 2 * [f"adversarial, {loss}"]]
+    torch = find_spec("torch") is not None
+    assert [row["method"] for row in rows] == [
+        "the training images",
+        *2 * ["belief network, vips"],
+        *torch * adversarial,
+    ]
+    assert ("Adversarial networks are left out" in printed) == (not torch)
+    images, plain, private, *_ = rows
+    assert 0.0 < images["distance"] < plain["distance"] < private["distance"]
+    assert all(0.0 < row["digits"] < 1.0 for row in rows)
+    assert "Generated stand-ins" in printed

@@ -8,7 +8,7 @@ import pytest
 
 from experiments import __main__ as entry
 from experiments.privacy import accounting
-from experiments.results import read_json, write_json
+from experiments.results import as_table, read_json, spread, write_json
 from experiments.scoring import unigram_perplexity
 from experiments.topics import paper_recipe
 from experiments.topics import wikipedia as run
@@ -83,6 +83,19 @@ def test_infinite_results_are_null_with_a_note_and_are_read_again(value, tmp_pat
     if has_infinite:
         assert {place["value"] for place in raw["not_finite"]} <= {"inf", "-inf", "nan"}
         assert json.dumps(raw["results"]).count("null") == len(raw["not_finite"]) + json.dumps(value).count("null")
+
+
+TABLES = {
+    "markdown": "Of it.\n\n| ε | share, % |\n| --- | --- |\n| 1 | 0.20 (0.10 to 0.30) |\n",
+    "csv": 'ε,"share, %"\n1,0.20 (0.10 to 0.30)\n',
+    "latex": "% Of it.\n\\begin{tabular}{ll}\n\\hline\n$\\varepsilon$ & share, \\% \\\\\n\\hline\n"
+    "1 & 0.20 (0.10 to 0.30) \\\\\n\\hline\n\\end{tabular}\n",
+}
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_tables_in_three_forms(form):
+    assert as_table(["ε", "share, %"], [[1, spread([0.1, 0.3], 2)]], form, "Of it.") == TABLES[form]
 
 
 def test_entry_point_lists_the_experiments(capsys, monkeypatch):

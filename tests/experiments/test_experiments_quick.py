@@ -3,6 +3,7 @@
 The data sets are hidden from these runs, so that generated ones take their place.
 """
 
+import csv
 import importlib
 import json
 import pkgutil
@@ -58,7 +59,7 @@ def test_a_figure_of_two_experiments_has_two_folders(tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "run", lambda name, arguments: seen.append((name, arguments)))
     monkeypatch.setattr(runner.sys, "argv", ["experiments", "figure5", "--quick", "--out", "here"])
     assert runner.main() == 0
-    assert seen == [(name, ["--quick", "--out", f"here/{name}"]) for name in ("blr_adult", "blr_stroke")]
+    assert seen == [(name, ["--quick", "--out", f"here/{name}"]) for name in ("blr_stroke", "blr_adult")]
 
 
 def test_every_quick_run_is_checked():
@@ -74,6 +75,46 @@ def test_a_quick_run_writes_nothing_unless_it_is_told_where(tmp_path, monkeypatc
         given = parser.parse_args([*arguments, "--out", str(tmp_path / "a" / "b")])
         assert options.folder_of("demo", given) == tmp_path / "a" / "b"
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("lda_table1", ["--epsilons", "1"], "unrecognized arguments: --epsilons 1"),
+        ("blr_stroke", ["--data", "."], "unrecognized arguments: --data ."),  # its records are generated
+        ("sbn_mnist", ["--topics", "3"], "unrecognized arguments: --topics 3"),
+        ("lda_figure2", ["--sizes", "0"], "invalid positive int value: '0'"),
+        ("lda_figure3", ["--sigmas", "inf"], "invalid positive float value: 'inf'"),
+        (
+            "lda_figure3",
+            ["--sigmas", "0.1"],
+            "No ε is known for σ = 0.1 and S = 5,000: take a larger σ or a smaller S.",
+        ),
+        ("lda_table1", ["--sigmas", "1", "2"], "Table 1 is of one σ and one S"),
+        ("blr_adult", ["--data", "nowhere"], "nowhere is not a folder"),
+    ],
+)
+def test_an_option_that_an_experiment_cannot_use_is_refused_before_anything_else(name, arguments, said, capsys):
+    with pytest.raises(SystemExit):
+        run(name, arguments)
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert not shown.out
+
+
+def test_named_data_are_never_generated(tmp_path, monkeypatch):
+    monkeypatch.setenv("VIPS_DATA_HOME", "elsewhere")
+    with pytest.raises(FileNotFoundError, match=f"looked in {tmp_path}"):
+        run("lda_table1", ["--quick", "--data", str(tmp_path)])
+
+
+def test_options_change_a_quick_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VIPS_DATA_HOME", str(tmp_path / "nothing"))
+    run("lda_table1", ["--quick", "--topics", "2", "--format", "csv", "--out", str(tmp_path)])
+    head, *lines = csv.reader((tmp_path / "results.csv").open(encoding="utf-8"))
+    assert head == ["topic", "non-private", "moments accountant", "strong composition", "vips, its nearest topic"]
+    assert [line[0] for line in lines] == 10 * ["1"] + 10 * ["2"]
+    assert ",".join(lines[-1]) in capsys.readouterr().out
 
 
 LOADERS = {

@@ -5,8 +5,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from experiments.belief_networks import gan, paper_recipe, tiles
 from experiments.belief_networks import mnist as run
-from experiments.belief_networks import paper_recipe, tiles
 from experiments.belief_networks.scoring import Scored, majority, score
 from experiments.benchmarks import sbn as benchmark
 from vips.datasets import load_digits_binary
@@ -85,7 +85,7 @@ def test_hidden_pixels_are_not_passed_on():
 def test_table_says_what_is_no_guarantee():
     base = {"hidden": [0.91, 0.93], "observed": [0.95, 0.95], "seconds": [2.0, 4.0], "noise_multiplier": 1.0}
     rows = [base | {"method": "ours", "epsilon": 0.48}, base | {"method": "theirs", "claimed": 2.35, "batch_size": 400}]
-    ours, theirs = run.table(rows).splitlines()[2:]
+    ours, theirs = run.table("table", rows, "MNIST", "markdown").splitlines()[4:]
     assert ours == "| ours |  |  | 1.00 | 0.48 | 0.9200 (0.9100 to 0.9300) | 0.9500 (0.9500 to 0.9500) | 2 | 3 |"
     assert "claims 2.35 (no guarantee)" in theirs
 
@@ -110,3 +110,19 @@ def test_tables_of_the_benchmark_are_as_wide_as_their_heads():
     report = benchmark.report([row], {"diagonal": 700.0, "full": 900.0, "loading": 300.0})
     assert len({line.count("|") for line in report.splitlines() if line.startswith("|")}) == 1
     assert "the fit 400 and 600 MiB" in report
+
+
+@pytest.mark.parametrize(("sign", "clip"), [(-1.0, 0.3), (1.0, np.inf)])
+def test_gradients_of_a_discriminator_are_clipped_image_by_image(sign, clip):
+    torch = pytest.importorskip("torch", reason="needs PyTorch: pip install --group torch")
+    torch.manual_seed(0)
+    layers, images = [torch.nn.Linear(7, 5), torch.nn.Linear(5, 1)], 3.0 * torch.randn(9, 7)
+    parts = [part for layer in layers for part in (layer.weight, layer.bias)]
+    expected = [torch.zeros_like(part) for part in parts]
+    for i in range(len(images)):
+        scores, _ = gan._scores(layers, images[i : i + 1])
+        gradients = torch.autograd.grad(torch.nn.functional.softplus(sign * scores).sum(), parts)
+        norm = float(sum((gradient**2).sum() for gradient in gradients).sqrt())
+        expected = [old + min(1.0, clip / norm) * new for old, new in zip(expected, gradients, strict=True)]
+    for total, wanted in zip(gan._sums(layers, images, sign, clip), expected, strict=True):
+        torch.testing.assert_close(total, wanted)

@@ -92,7 +92,7 @@ for _ in range(2):
 @pytest.mark.fresh_bits
 def test_the_wheel_has_no_switch(tmp_path):
     """The package as it is installed, in an environment that asks for the tests' bits in every way there is."""
-    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs hatchling: pip install 'vips[test]'")
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs hatchling: pip install --group test")
     (path,) = wheel.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(path) as archive:
         archive.extractall(tmp_path / "installed")

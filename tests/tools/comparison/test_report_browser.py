@@ -1,6 +1,6 @@
 """The HTML report in a real browser: no errors, no network, sorting by mouse and keyboard, light, dark and print.
 
-Needs Playwright for Python (the extra ``browser``) and a Chromium: the system's, or Playwright's own.
+Needs Playwright for Python (the group ``browser``) and a Chromium: the system's, or Playwright's own.
 """
 
 import threading
@@ -14,7 +14,7 @@ from tests.plans import entry_of, with_release
 from tests.tools.comparison import report_cases as cases
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, compare
 
-pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'vips[browser]'")
+pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install --group browser")
 
 COMPARISONS = ["regression", "released", "topics", "network"]
 CERTIFICATES = ["certificate", "no guarantee"]
