@@ -302,7 +302,7 @@ class PrivacyReport:
         responsible: str = "",
         chosen_by: str = "",
         reason: object = "",
-        attack: object = "",
+        attack: str = "",
     ) -> None:
         """Write the certificate: one page for a data-protection officer, as one HTML file that needs no network.
 
@@ -330,8 +330,8 @@ class PrivacyReport:
         reason : str or Recommendation
             Why these, in words; or the plan by :func:`vips.plan_for`, whose widths are then quoted, with those of a fitted
             ``model`` beside them.
-        attack : str or Attack
-            What an attack reaches on generated records, by ``vips.rehearse(..., attack=500)`` with the budget of this fit.
+        attack : str
+            What an attack reaches on generated records: ``str(vips.rehearse(..., attack=500).attack)``.
 
         Raises
         ------
@@ -339,8 +339,6 @@ class PrivacyReport:
             Without Jinja2.
         TypeError
             If ``ledger`` or a text is something else.
-        ValueError
-            If ``attack`` was on fits with another ε.
         OSError
             If the file cannot be written; an existing file is then unchanged.
 
@@ -357,7 +355,7 @@ class PrivacyReport:
 
         write_certificate(
             self, path, ledger, dataset=dataset, purpose=purpose, model=words.in_words(model), responsible=responsible,
-            chosen_by=chosen_by, reason=words.reasons(reason, model), attack=words.reached(attack, self),
+            chosen_by=chosen_by, reason=words.reasons(reason, model), attack=attack,
         )  # fmt: skip
 
     def to_json(self, path: str | os.PathLike | None = None) -> str | None:

@@ -42,7 +42,6 @@ __all__ = [
     "in_words",
     "loss",
     "most_found",
-    "reached",
     "relation",
     "sections",
     "steps",
@@ -103,11 +102,6 @@ def reasons(reason: object, model: object) -> object:
     if not hasattr(reason, "beside"):
         return reason
     return reason.beside(model) if hasattr(model_of(model), "findings") else str(reason)
-
-
-def reached(attack: object, report: PrivacyReport) -> object:
-    """A rehearsed attack in words, beside this report. Anything else unchanged."""
-    return attack.beside(report) if hasattr(attack, "beside") else attack
 
 
 def loss(epsilon: float, delta: float) -> str:

@@ -37,6 +37,11 @@ def attacked(model, n_fits=200, **settings):
     return rehearse(model, n_records=400, attack=n_fits, random_state=0, **settings).attack
 
 
+def exceeds(reach):
+    """Whether more is found than the bound, by six standard errors: the chance of that is below 1e-6."""
+    return any(reach.reached[who][1] > reach.bounds[1] + 6.0 * reach.errors[who][1] for who in reach.reached)
+
+
 @cached
 def reached(name):
     model, settings = MODELS[name]
@@ -50,7 +55,7 @@ def test_nearly_all_are_found_without_noise_and_no_more_than_the_bound_with_it(n
     reach = reached(name)
     assert min(reach.without_noise) > 0.99
     assert reach.bounds == pytest.approx((0.0120, 0.0678) if name == "one step" else (0.0022, 0.0183), rel=0.15)
-    assert not reach.exceeds  # by six standard errors
+    assert not exceeds(reach)
     assert all(0.0 < errors[1] < 0.03 for errors in reach.errors.values())
 
 
@@ -63,8 +68,7 @@ def test_noise_that_is_too_small_is_found(monkeypatch):
     usual = noise.add_noise
     monkeypatch.setattr(noise, "add_noise", lambda total, blocks, std, rng: usual(total, blocks, std / 5.0, rng))
     reach = attacked(ONE_STEP, n_features=3)
-    assert reach.exceeds
-    assert "THAT IS MORE" in str(reach)
+    assert exceeds(reach)
 
 
 def test_neither_private_records_nor_a_budget_are_touched(tmp_path, monkeypatch):
@@ -84,7 +88,7 @@ def test_neither_private_records_nor_a_budget_are_touched(tmp_path, monkeypatch)
     assert path.read_bytes() == before
     assert vars(model) == state
     page = tmp_path / "page.html"
-    model.privacy_.to_html(page, ledger=ledger, attack=rehearsal.attack)
+    model.privacy_.to_html(page, ledger=ledger, attack=str(rehearsal.attack))
     assert "no upper limit" in page.read_text()
     assert path.read_bytes() == before
 
@@ -93,16 +97,15 @@ def test_a_page_shows_the_attack_and_its_check_says_that_nothing_vouches_for_it(
     fitted, reach = clone(ONE_STEP).fit(np.eye(3)), reached("one step")
     page, model = tmp_path / "page.html", tmp_path / "model"
     fitted.save(model)
-    fitted.privacy_.to_html(page, attack=reach)
+    fitted.privacy_.to_html(page, attack=str(reach))
     check = ["certificate", "check", str(page), "--model", str(model)]
     assert str(reach) in page.read_text()
     assert main(check) == 0
     assert "attack, stated by people" in capsys.readouterr().out
     page.write_text(page.read_text().replace("of records at random", "of no record", 1))
     assert main(check) == 1
-    quieter = DirichletMultinomial(privacy=BUDGET).fit(np.eye(3))
-    with pytest.raises(ValueError, match=r"ε = 3.98 at δ = 1e-06, and this fit has 0.995: rehearse it with its own"):
-        quieter.privacy_.to_html(page, attack=reach)
+    with pytest.raises(TypeError, match="`attack` must be a text"):
+        fitted.privacy_.to_html(page, attack=reach)
 
 
 @pytest.mark.parametrize(
@@ -124,4 +127,4 @@ def test_a_plan_without_a_delta_can_be_attacked():
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1)
     reach = attacked(DirichletMultinomial(privacy=plan), n_features=3)
     assert reach.bounds[1] == pytest.approx(0.0924, abs=1e-3)  # Φ(1 - 2.326)
-    assert not reach.exceeds
+    assert not exceeds(reach)

@@ -32,6 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 _TABLES, _TEXTS = (".parquet", ".csv", ".csv.gz"), (".jsonl", ".jsonl.gz")
+_NULL = "null[pyarrow]"  # a type of columns without a cell
 _BATCH = 2**15  # rows of Parquet that are read together
 _KINDS = ("number", "category", "date", "drop")
 
@@ -63,7 +64,7 @@ def table_of(path: str | Path, reading: Reading, names: Sequence[str] = ()) -> T
     def pieces() -> Iterator:
         yield heads[shards[0].path].astype(dtypes)
         for shard in shards:
-            nothing = {name: dtypes[name] for name, dtype in heads[shard.path].dtypes.items() if _is_null(dtype)}
+            nothing = {name: dtypes[name] for name, dtype in heads[shard.path].dtypes.items() if dtype == _NULL}
             for piece in _frames(Path(shard.check()), reading, list(names)):  # in each pass the same rows
                 if not piece.dtypes.equals(heads[shard.path].dtypes):  # of a damaged file
                     raise _other_columns(shard.path, shards[0].path)
@@ -85,12 +86,12 @@ def _types_of(heads: Mapping) -> dict:
         if not other.columns.equals(head.columns):
             raise _other_columns(path, first)
         for name, dtype in other.dtypes.items():
-            if _is_null(dtypes[name]):
+            if dtypes[name] == _NULL:
                 dtypes[name] = dtype
-            elif dtype != dtypes[name] and not _is_null(dtype):
+            elif dtype not in (dtypes[name], _NULL):
                 if {kind_of(dtype), kind_of(dtypes[name])} != {"number"}:
                     raise _other_columns(path, first)
-                dtypes[name] = imported("pandas", by="A table").ArrowDtype(imported("pyarrow", by="Parquet").float64())
+                dtypes[name] = max(dtypes[name], dtype, key=lambda kept: kept.kind == "f")
     return dtypes
 
 
@@ -99,10 +100,6 @@ def _other_columns(path: str, first: str) -> ValueError:
         f"{path!r} cannot be read as a table with the columns of {first!r}: shards name the same columns in the same order, "
         "with the same types."
     )
-
-
-def _is_null(dtype) -> bool:
-    return str(dtype) == "null[pyarrow]"
 
 
 def read_table(path: str | Path, reading: Reading):

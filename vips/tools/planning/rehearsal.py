@@ -51,8 +51,7 @@ class Rehearsal:
     warnings : tuple of str
         Of the fit and of the summary.
     attack : Attack or None
-        What an attack on the release reaches, if it was asked for. The certificate of the private fit shows it by
-        ``fitted.privacy_.to_html(path, attack=rehearsal.attack)``.
+        What an attack on the release reaches, if it was asked for: a text for the certificate of the private fit, too.
     """
 
     fitted: Any
