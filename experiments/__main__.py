@@ -48,6 +48,10 @@ EXPERIMENTS = {
         "privacy.audit",
         "lower bounds on ε beside the claimed ε; audits of the models and of broken copies of the code (5 minutes)",
     ),
+    "attacks": (
+        "privacy.attacks",
+        "what an attack on the release finds on generated records, beside the bound (ten minutes)",
+    ),
     "accounting": (
         "privacy.accounting",
         "δ against ε by every accountant, with a plot (half a minute)",

@@ -47,6 +47,7 @@ from .parts import Part, Score
 from .preprocessing import PrivateTopics, inspect
 from .privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, StreamPlan
 from .saving import load
+from .tools.auditing.attack import Attack
 from .tools.auditing.audit import audit
 from .tools.auditing.report import AuditReport
 from .tools.comparison.compare import compare
@@ -59,6 +60,7 @@ from .tools.planning import Recommendation, Rehearsal, Study, plan_for, plan_stu
 __version__: str
 
 __all__ = [
+    "Attack",
     "AuditReport",
     "BayesianBinomialRegression",
     "BayesianGaussianMixture",

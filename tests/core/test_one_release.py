@@ -7,9 +7,9 @@ import vips
 
 PACKAGE = Path(vips.__file__).parent
 
-# Functions that draw noise, and the modules that may call them. The audit looks at the noise itself.
+# Functions that draw noise, and the modules that may call them. Audit and attack look at the noise itself.
 CALLERS = {
-    "add_noise": {"core/mechanism/release.py", "core/plan.py", "tools/auditing/noise.py"},
+    "add_noise": {"core/mechanism/release.py", "core/plan.py", "tools/auditing/attack.py", "tools/auditing/noise.py"},
     "add_discrete_noise": {"core/plan.py"},
     "gaussian_noise": {"core/mechanism/noise.py", "streams/release.py"},
     "discrete_noise": {"core/mechanism/noise.py", "streams/release.py"},

@@ -339,6 +339,15 @@ def _(printed, saved):
     assert "NOTHING" not in printed
 
 
+@check("attacks")
+def _(printed, folder):
+    rare, frequent = (row.split(" | ") for row in (folder / "table.md").read_text().splitlines()[2:])
+    assert rare[-1] == frequent[-1] == "100% |"
+    for shares in (rare[3:5], frequent[3:5]):
+        assert all(0.0 < float(share.split()[0]) < 20.0 for share in shares)
+    assert 6.0 < float(frequent[-2].rstrip("%")) < 6.9  # of a ledger, which keeps a little
+
+
 @check("blr_adult")
 def _(printed, folder):
     people = stand_ins.generated_adult()

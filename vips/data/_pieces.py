@@ -20,7 +20,8 @@ class TableInPieces:
     Parameters
     ----------
     pieces : function that returns an iterable of data frames
-        At least one, all with the same columns and dtypes, and the same ones in each call.
+        At least one, all with the same columns and dtypes, and the same ones in each call. Columns of numbers may have dtypes
+        of numbers that differ; the first piece has the dtype of all.
     order : ndarray of int64, optional
         Rows of the pieces, counted from 0 through all of them, in the order that the table has. Other rows are left out.
     n_read : int, optional
@@ -41,12 +42,12 @@ class TableInPieces:
         """A column without rows: its name and dtype."""
         return self.head[name]
 
-    def loaded(self, names: Iterable):
-        """A data frame of these columns, in memory. Equal texts of a column are one object."""
+    def loaded(self, names: Iterable, ids: str | None = None):
+        """A data frame of these columns, in memory. Equal texts of a column are one object, as are equal ids."""
         pandas, names = imported("pandas", by="A table"), list(names)
-        texts: dict[object, dict] = {name: {} for name in names if self.dtypes[name] is np.dtype(object)}
+        texts: dict[object, dict] = {name: {} for name in names if name == ids or self.dtypes[name] is np.dtype(object)}
         pieces = (
-            # objects stay objects, whatever the cells of a piece are
+            # objects stay objects, whatever the cells of a piece are, and ids keep all of their digits
             piece[names].assign(**{
                 name: pandas.Series(_once(piece[name], known), piece.index, object) for name, known in texts.items()
             })

@@ -302,6 +302,7 @@ class PrivacyReport:
         responsible: str = "",
         chosen_by: str = "",
         reason: object = "",
+        attack: str = "",
     ) -> None:
         """Write the certificate: one page for a data-protection officer, as one HTML file that needs no network.
 
@@ -329,6 +330,8 @@ class PrivacyReport:
         reason : str or Recommendation
             Why these, in words; or the plan by :func:`vips.plan_for`, whose widths are then quoted, with those of a fitted
             ``model`` beside them.
+        attack : str
+            What an attack reaches on generated records: ``str(vips.rehearse(..., attack=500).attack)``.
 
         Raises
         ------
@@ -352,7 +355,7 @@ class PrivacyReport:
 
         write_certificate(
             self, path, ledger, dataset=dataset, purpose=purpose, model=words.in_words(model), responsible=responsible,
-            chosen_by=chosen_by, reason=words.reasons(reason, model),
+            chosen_by=chosen_by, reason=words.reasons(reason, model), attack=attack,
         )  # fmt: skip
 
     def to_json(self, path: str | os.PathLike | None = None) -> str | None:

@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from scipy.special import expit, logit, ndtr
+from scipy.special import expit, logit, ndtr, ndtri
 
 from vips._support.pipelines import model_of
 from vips._support.printable import printable
@@ -41,6 +41,7 @@ __all__ = [
     "in_lines",
     "in_words",
     "loss",
+    "most_found",
     "relation",
     "sections",
     "steps",
@@ -52,6 +53,7 @@ __all__ = [
 
 HOW = "privacy loss distributions"  # how every ε is computed
 OF_ONE_PERSON = "coefficients compare rows of one and the same person"
+_DELTAS = [10.0 ** (-i / 4) for i in range(8, 41)]  # at which curves of attacks are taken
 _MISFIT = 0.05  # probability under the model, below which a finding is a sign of a misfit
 _RELATIONS = {
     "add_or_remove": "add or remove one: a data set with the {0} and one without look alike; "
@@ -308,6 +310,13 @@ def hits(false_alarms: float, epsilon: float, delta: float) -> float:
     by_in = math.exp(min(epsilon, 700.0)) * false_alarms + delta
     by_out = 1.0 - math.exp(-epsilon) * (1.0 - delta - false_alarms)
     return max(0.0, min(1.0, by_in, by_out))
+
+
+def most_found(report: PrivacyReport, false_alarms: float) -> float:
+    """Like :func:`hits`, by the whole trade-off curve: exact for a Gaussian mechanism, else the least by any pair of ε, δ."""
+    if (mu := report.gdp_mu()) is not None:
+        return float(ndtr(ndtri(false_alarms) + mu))
+    return min(hits(false_alarms, report.epsilon(delta), delta) for delta in _DELTAS)
 
 
 def gaussian_success(mu: float) -> float:

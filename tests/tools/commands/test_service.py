@@ -121,6 +121,42 @@ def test_categories_of_shards_have_one_type_however_many_there_are(folder):
     assert len(read_table("many", Reading())) == 202
 
 
+FIRST_ID = 2**60  # of which floats lose digits
+
+
+@pytest.mark.parametrize("shard", [0, 2])
+@pytest.mark.parametrize("lost", [1, 10], ids=["a cell", "all"])
+@pytest.mark.parametrize("name", ["age", "ward", "patient", "again"])
+def test_no_missing_cell_of_a_shard_decides_an_error_or_changes_others(folder, name, lost, shard):
+    """Writers give a column without a cell no type, and whole numbers of which one is missing the type of fractions."""
+    rows = pd.DataFrame(
+        {"age": np.arange(30, 60), "ward": ["A", "B", "B"] * 10, "patient": FIRST_ID + np.arange(30) // 2}
+    )
+    rows["again"] = rows["age"] % 2
+    (folder / "half").mkdir()
+    for i in range(3):
+        piece = rows.iloc[10 * i : 10 * i + 10]
+        if i == shard:
+            cells = [None] * lost + piece[name].tolist()[lost:]
+            piece = piece.assign(**{name: pd.Series(cells, piece.index, object if lost == 10 else None)})
+        piece.to_parquet(f"half/{i}.parquet", index=False)
+    table, persons = table_of("half", Reading()), Persons()
+    encoder = TableEncoder({"age": (0, 110), "ward": ["A", "B"]}).fit(table)
+    kept = np.setdiff1d(np.arange(30), np.arange(10 * shard, 10 * shard + lost))
+    np.testing.assert_array_equal(encoder.transform(table)[kept], encoder.transform(rows)[kept].astype(np.float32))
+    for piece in table.pieces():
+        persons.add(piece["patient"])
+    others = np.setdiff1d(
+        np.arange(30), np.arange(10 * shard, 10 * shard + 10)
+    )  # in its shard the writer has lost digits
+    for ids in (persons.numbers()[others], table.loaded(["patient"], "patient")["patient"].iloc[others]):
+        assert len(set(ids)) == 10
+    command = (
+        "fit half --model logistic --target again --classes 0,1 --unit patient --column age=0:110 --column ward=A,B"
+    )
+    assert main([*shlex.split(command), *shlex.split("--epsilon 5 --delta 1e-6 --quiet")]) == 0
+
+
 def test_memory_is_that_of_a_piece(folder, monkeypatch):
     """Beside what is mapped from a file, and two numbers a row."""
     encoder, frame = TableEncoder({"age": (0, 110), "ward": ["A", "B"]}), read_table("parquet", Reading())

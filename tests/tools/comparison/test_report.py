@@ -172,7 +172,7 @@ def test_fits_without_a_guarantee_are_said_to_have_none_and_without_a_delta_have
         return Page(written(compare(cases.logistic(replace(cases.PLAN, **settings)), cases.logistic(None)), tmp_path))
 
     page = page_of(reproducible_noise=True)
-    assert "The private fit has no guarantee." in page.text
+    assert "This fit has no privacy guarantee" in page.text
     assert "sampling and noise come from a seed" in page.text
     assert not {"What ε and δ mean", "ε against δ"} & set(page.headings)
     assert "released" not in set(page.words)  # no number has this label
@@ -276,7 +276,8 @@ def test_a_clip_that_can_bias_is_told_before_everything_else(pages, tmp_path):
 def test_says_first_whether_it_holds_numbers_that_are_not_protected(pages):
     warning, fine = "This report holds numbers that are not protected", "were computed from released values"
     for name in ("regression", "topics", "network"):
-        assert pages[name].index(warning) < pages[name].index("<nav")
+        assert pages[name].index(warning) < pages[name].index("<main")
+        assert pages[name].index('class="signature"') < pages[name].index("<aside")  # from which the second page begins
         assert fine not in pages[name]
     assert pages["released"].index(fine) < pages["released"].index("<nav")
     assert warning not in pages["released"]

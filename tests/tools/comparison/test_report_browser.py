@@ -252,6 +252,9 @@ def test_prints_light_on_every_screen_and_without_parts_for_the_screen(visit):
     assert report.style("nav", "display") == report.style(".skip", "display") == "none"
     assert report.style(".scroll", "overflowX") == "visible"
     assert report.page.pdf(format="A4").startswith(b"%PDF")
+    bottom = report.page.evaluate("document.querySelector('.signature').getBoundingClientRect().bottom")
+    assert bottom < 1122  # one page of A4
+    assert report.style("aside.notice", "breakBefore") == "page"
 
 
 @pytest.mark.parametrize("name", [*COMPARISONS, *CERTIFICATES])

@@ -203,7 +203,7 @@ def test_a_forged_mechanism_neither_fetches_nor_hides_the_warning(tmp_path):
         skeletons.append(Skeleton(page, steps))
         assert page.count("<meta") == 4
         assert page.count("<style") == 1
-        assert "The private fit has no guarantee." in page
+        assert "This fit has no privacy guarantee" in page
     assert skeletons[0].parts == skeletons[1].parts
     assert skeletons[1].found == 1
 

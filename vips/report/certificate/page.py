@@ -83,7 +83,8 @@ def cover_view(
     report: PrivacyReport, ledger: dict, others: Sequence[PrivacyReport] = (), n_unknown: int = 0, **stated: str
 ) -> dict:
     """The first page of ``report``, with what :func:`ledger_view` gives, and texts of people by the names of ``_FACTS`` and
-    ``_CHOICE``: what is empty becomes a line to be filled in by hand, and what is no text raises TypeError.
+    ``_CHOICE``: what is empty becomes a line to be filled in by hand, and what is no text raises TypeError. ``attack`` may be
+    empty.
 
     Further fits are shown with it: ``others``, and ``n_unknown`` that have no statement.
     """
@@ -105,6 +106,7 @@ def cover_view(
         "meaning": meaning_view(report),
         "facts": _rows(_FACTS, stated),
         "choice": _rows(_CHOICE, stated),
+        "attack": stated.get("attack", "").strip(),
         "date": report.date,
         "released": [*(item for release in report.releases for item in release.released),
                      "and everything computed from these alone"],

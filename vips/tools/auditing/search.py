@@ -123,6 +123,13 @@ class ClippedSum:
             vector = [np.ravel(arrays[name]) / block.scale for name, block in self.blocks.items()]
             yield norms[i], np.concatenate(vector) / (weight or 1.0)
 
+    def shares(self, table: Table) -> np.ndarray:
+        """What each row of one chunk, as a record, adds to the sum, in :func:`coordinates`; shape (n_rows, n_coordinates)."""
+        statistics = self.statistics(table)
+        norms = np.asarray(statistics.norms(self.blocks), dtype=float)
+        weights = np.diag(self.plan.clip_weights(norms) * (norms < UNUSABLE))
+        return np.array([coordinates(statistics.weighted_sum(alone), self.blocks) for alone in weights])
+
     def __call__(self, table: Table, what: str, chunk_size: int | None = None) -> np.ndarray | None:
         """S(D) as one vector; None after an error or if it is not finite, which is noted under ``what``."""
         arrays = None

@@ -32,6 +32,7 @@ __all__ = [
 ]  # fmt: skip
 
 _TABLES, _TEXTS = (".parquet", ".csv", ".csv.gz"), (".jsonl", ".jsonl.gz")
+_NULL = "null[pyarrow]"  # a type of columns without a cell
 _BATCH = 2**15  # rows of Parquet that are read together
 _KINDS = ("number", "category", "date", "drop")
 
@@ -51,27 +52,54 @@ class _Shard(FileStamp):
 def table_of(path: str | Path, reading: Reading, names: Sequence[str] = ()) -> TableInPieces:
     """The table in a file, or in the shards of a folder in the order of their names, all of one kind and with the same columns.
 
-    Cells of CSV are texts; the schema of Parquet says their types. With ``names``, the columns of JSON lines, it may be of
-    these. A file that has another ending, is damaged, or is a device or a pipe raises ValueError, which quotes no cell.
+    Cells of CSV are texts; the schemas of Parquet say their types, of which a cell that is missing may change some
+    (:func:`_types_of`). With ``names``, the columns of JSON lines, it may be of these. A file that has another ending, is
+    damaged, or is a device or a pipe raises ValueError, which quotes no cell.
     """
     imported("pandas", by="A table")
     shards = [_Shard.of(shard) for shard in _shards(Path(path), (*_TABLES, *(_TEXTS if names else ())))]
-    first = None  # types of columns
+    heads = {shard.path: next(_frames(Path(shard.check()), reading, list(names))) for shard in shards}
+    dtypes = _types_of(heads)
 
     def pieces() -> Iterator:
-        nonlocal first
+        yield heads[shards[0].path].astype(dtypes)
         for shard in shards:
+            nothing = {name: dtypes[name] for name, dtype in heads[shard.path].dtypes.items() if dtype == _NULL}
             for piece in _frames(Path(shard.check()), reading, list(names)):  # in each pass the same rows
-                first = piece.dtypes if first is None else first
-                if not piece.dtypes.equals(first):
-                    raise ValueError(
-                        f"{shard.path!r} cannot be read as a table with the columns of {shards[0].path!r}: shards name "
-                        "the same columns in the same order, with the same types."
-                    )
-                yield piece
+                if not piece.dtypes.equals(heads[shard.path].dtypes):  # of a damaged file
+                    raise _other_columns(shard.path, shards[0].path)
+                yield piece.astype(nothing) if nothing else piece
             shard.check()  # it has not changed while it was read, either
 
     return TableInPieces(pieces)
+
+
+def _types_of(heads: Mapping) -> dict:
+    """Types of the columns of all shards, from a frame of each without rows, by its path.
+
+    A column of no cells in one shard has the type of the others; whole numbers beside other numbers, as they are written
+    where one is missing, are numbers. ValueError for other differences.
+    """
+    (first, head), *others = heads.items()
+    dtypes = dict(head.dtypes)
+    for path, other in others:
+        if not other.columns.equals(head.columns):
+            raise _other_columns(path, first)
+        for name, dtype in other.dtypes.items():
+            if dtypes[name] == _NULL:
+                dtypes[name] = dtype
+            elif dtype not in (dtypes[name], _NULL):
+                if {kind_of(dtype), kind_of(dtypes[name])} != {"number"}:
+                    raise _other_columns(path, first)
+                dtypes[name] = max(dtypes[name], dtype, key=lambda kept: kept.kind == "f")
+    return dtypes
+
+
+def _other_columns(path: str, first: str) -> ValueError:
+    return ValueError(
+        f"{path!r} cannot be read as a table with the columns of {first!r}: shards name the same columns in the same order, "
+        "with the same types."
+    )
 
 
 def read_table(path: str | Path, reading: Reading):
@@ -156,7 +184,7 @@ def read_texts(path: str | Path, reading: Reading, text: str | None = None, unit
         table = table_of(path, reading, columns := [name for name in (text, unit) if name is not None])
         column_of(table.head, text, "--text")
         column_of(table.head, unit, "--unit")
-        frame = table.loaded(dict.fromkeys(columns))
+        frame = table.loaded(dict.fromkeys(columns), unit)
         return texts_in(frame[text]), None if unit is None else frame[unit]
     if not path.is_dir():
         raise ValueError(
@@ -349,7 +377,7 @@ def events_of(path: str, needs: dict, reading: Reading):
         column_of(table.head, needs[name], f"--{name}")
     if len({needs[name] for name in names}) < 3:
         raise ValueError("--unit, --event and --order name three different columns.")
-    return table.loaded(name for name in table.columns if name in [needs[name] for name in names])
+    return table.loaded((name for name in table.columns if name in [needs[name] for name in names]), needs["unit"])
 
 
 def sequences_of(table, needs: dict, reading: Reading) -> tuple:

@@ -94,14 +94,13 @@ def _notice(comparison: Comparison, utility: UtilityCurve | None) -> dict:
         advice = "The numbers are as private as the fits that released them: see the privacy statement."
     else:
         kind, heading = "warning", "This report holds numbers that are not protected"
-        advice = "Protect the file as you protect the records. Each number is marked with its source:"
+        advice = "Protect the file as you protect the records. Each number is marked with its source."
     fits = zip(("the private fit", "the baseline"), comparison.privacy, comparison.clip_biases, strict=True)
     return {
         "kind": kind,
         "heading": heading,
         "advice": advice,
         "meanings": [(label, meaning) for label, meaning in MEANS.items() if label in sources],
-        "has_guarantee": comparison.privacy[0].has_guarantee,
         "clips": [(fit, report.plan.clip_norm) for fit, report, biases in fits if biases],
     }
 

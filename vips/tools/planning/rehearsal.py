@@ -22,6 +22,7 @@ from vips.model import ConjugateExponentialModel
 from vips.preprocessing._private_pipeline import PrivatePipeline
 from vips.preprocessing._table import TableEncoder
 from vips.report.report import PrivacyReport
+from vips.tools.auditing.attack import Attack, attacked_fits, check_attack
 from vips.tools.planning.trial import Like, check_outside_of_ledgers, generated
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Rehearsal:
     seconds : float
     warnings : tuple of str
         Of the fit and of the summary.
+    attack : Attack or None
+        What an attack on the release reaches, if it was asked for: a text for the certificate of the private fit, too.
     """
 
     fitted: Any
@@ -57,6 +60,7 @@ class Rehearsal:
     epsilon: float
     seconds: float
     warnings: tuple[str, ...]
+    attack: Attack | None = None
 
     def __str__(self) -> str:
         says = [
@@ -66,7 +70,7 @@ class Rehearsal:
             table = self.summary.dropna(subset=["stated"])
             held = int(((table["lower"] <= table["stated"]) & (table["stated"] <= table["upper"])).sum())
             says.append(f"{held} of {len(table)} intervals hold the stated effect.")
-        return "\n".join([*says, *self.warnings])
+        return "\n".join([*says, *([] if self.attack is None else [str(self.attack)]), *self.warnings])
 
 
 def rehearse(
@@ -77,9 +81,11 @@ def rehearse(
     effects: Mapping | None = None,
     guess: Mapping | None = None,
     n_features: int | None = None,
+    attack: int = 0,
     random_state: RandomStateLike = None,
 ) -> Rehearsal:
     """Run a private fit on generated records, at no budget: does the code work, what will intervals be, how long will it take?
+    What does an attack find?
 
     Parameters
     ----------
@@ -94,6 +100,9 @@ def rehearse(
         :func:`vips.datasets.make_table` takes them.
     n_features : int, optional
         Number of columns, where neither ``like`` nor the model says it.
+    attack : int
+        Number of further fits to attack, at least 200; 0 for none. 500 take up to a minute for a regression
+        (docs/what_epsilon_bounds.md).
     random_state : int, Generator, RandomState or None
         Of the records; noise is as in any private fit.
 
@@ -104,7 +113,8 @@ def rehearse(
     Raises
     ------
     ValueError
-        If records cannot be generated, with what to give; and all that the private fit would raise.
+        If records cannot be generated, with what to give; if an attack is asked for, and records are persons of several rows or
+        fewer than 400; and all that the private fit would raise.
 
     Examples
     --------
@@ -135,6 +145,7 @@ def rehearse(
         records = generated(model, n_records, n_features, rng, effects=effects, guess=guess)
     else:
         records = Like.of(like).drawn(n_records, rng)
+    check_attack(attack, records)
     if isinstance(model.privacy, PrivacyBudget):
         limits = model.privacy.epsilon, model.privacy.delta
     else:  # with room for this fit
@@ -153,7 +164,8 @@ def rehearse(
         stated = _stated(model[0].columns, effects)
         summary = summary.assign(stated=[stated.get(name, np.nan) for name in summary.index])
     says = tuple(dict.fromkeys(str(warning.message) for warning in caught))
-    return Rehearsal(fitted, summary, model_of(fitted).privacy_, spent, seconds, says)
+    attacked = attacked_fits(fitted, records, attack, rng) if attack else None
+    return Rehearsal(fitted, summary, model_of(fitted).privacy_, spent, seconds, says, attacked)
 
 
 def _stated(columns: Mapping, effects: Mapping) -> dict[str, float]:

@@ -70,9 +70,12 @@ class Like:
         persons = np.concatenate([rng.permutation(n) for _ in range(-(-n_records // n))])[:n_records]
         lengths = lengths[persons]
         within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        chosen = rows[np.repeat(starts[persons], lengths) + within]
-        groups = None if self.groups is None else np.repeat(np.arange(n_records), lengths)
-        return Like(_rows(self.X, chosen), None if self.y is None else _rows(self.y, chosen), groups)
+        chosen = self.take(rows[np.repeat(starts[persons], lengths) + within])
+        return chosen if self.groups is None else replace(chosen, groups=np.repeat(np.arange(n_records), lengths))
+
+    def take(self, rows: np.ndarray) -> Like:
+        """Some rows, in that order, without ids."""
+        return Like(_rows(self.X, rows), None if self.y is None else _rows(self.y, rows))
 
     def fit(self, model, **settings: object) -> Any:
         """The model, fitted to them."""
