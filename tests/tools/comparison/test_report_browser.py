@@ -124,7 +124,7 @@ def test_a_forged_report_contacts_no_server_and_shows_its_warning(visit, server,
     assert report.messages == []
     assert report.page.url.startswith("file:")
     assert report.page.locator(".notice").is_visible()
-    assert report.page.get_by_text("The private fit has no guarantee.").is_visible()
+    assert report.page.get_by_text("An attacker who sees what this fit released may learn anything").is_visible()
     assert report.page.locator("meta[http-equiv]").count() == 1
 
 
