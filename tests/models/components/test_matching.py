@@ -83,7 +83,7 @@ def slopes_are_too_steep(patch):
         moments = moments_of(*arguments)
         return replace(moments, slopes=2.0 * moments.slopes)
 
-    patch.setattr(matching, "moments_of", mutant)
+    patch.setattr(simulation, "moments_of", mutant)
 
 
 def records_vary_as_one(patch):
@@ -91,7 +91,7 @@ def records_vary_as_one(patch):
         moments = moments_of(*arguments)
         return replace(moments, cov=0.0 * moments.cov)
 
-    patch.setattr(matching, "moments_of", mutant)
+    patch.setattr(simulation, "moments_of", mutant)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ chart           parameters                  coordinates δ of a move            
 ``Gaussians``   means m, covariances LL'    m + L a, L exp(B) L'; δ is a, and B up to      y, and (yy' - I)/2 where
                                             the diagonal                                   x = m + Ly
 ``Rates``       rates λ of counts           λ + λ δ, since totals are linear in λ          x - λ
+``Reals``       real numbers m              m + u δ, where u is a unit                     none: see ``own.py``
 ``Tilts``       probabilities               η + δ                                          f(x) - E f
                 p ∝ base exp(f η)
 ==============  ==========================  =============================================  ===========================
@@ -28,7 +29,7 @@ from scipy.special import softmax
 
 from vips.expfam import Draws
 
-__all__ = ["Chart", "Gaussians", "Rates", "Simplexes", "Tilts"]
+__all__ = ["Chart", "Gaussians", "Rates", "Reals", "Simplexes", "Tilts"]
 
 _LARGE_CHANGE = 0.3  # of a probability in one move
 _FLOOR, _LEAST_FLOOR, _MOST_FLOOR = 0.2, 5e-5, 2e-3  # of probabilities: a fifth of a deviation, between these
@@ -374,6 +375,48 @@ class Rates(Chart):
     def _floors(self, cov: np.ndarray) -> np.ndarray:
         std = self.rates * np.sqrt(np.diagonal(cov)).reshape(self.rates.shape)
         return np.clip(_FLOOR * std, _LEAST_RATE, _MOST_LEAST_RATE)
+
+
+@dataclass(frozen=True)
+class Reals(Chart):
+    """Real numbers with normal priors.
+
+    Parameters
+    ----------
+    values, unit, prior_mean, prior_std : ndarray of shape (size,)
+    """
+
+    values: np.ndarray
+    unit: np.ndarray
+    prior_mean: np.ndarray
+    prior_std: np.ndarray
+
+    @property
+    def size(self) -> int:
+        return len(self.values)
+
+    def narrower(self, coordinate: int) -> Self:
+        """The same numbers, with half the unit of this one."""
+        return replace(self, unit=np.where(np.arange(self.size) == coordinate, 0.5 * self.unit, self.unit))
+
+    def moved(self, step: np.ndarray, cov: np.ndarray | None = None) -> Self:
+        return replace(self, values=self.values + self.unit * step)
+
+    def largest(self, step: np.ndarray) -> float:
+        return float(np.abs(step).max(initial=0.0))
+
+    def prior(self) -> tuple[np.ndarray, np.ndarray]:
+        per_std = self.unit / self.prior_std
+        return per_std * (self.prior_mean - self.values) / self.prior_std, np.diag(np.square(per_std))
+
+    def draws(self, steps: np.ndarray) -> np.ndarray:
+        return self.values + self.unit * steps
+
+    def named(self, name: str, draws: np.ndarray) -> dict[str, Draws]:
+        return {name: Draws(draws, self.values)}
+
+    def moved_apart(self, shares: np.ndarray, rng: np.random.Generator) -> Self:
+        return self
 
 
 @dataclass(frozen=True)

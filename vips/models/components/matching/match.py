@@ -38,7 +38,7 @@ from scipy.optimize import nnls
 
 from vips.core.sums import ReleasedStep
 from vips.models.components.matching.charts import Chart
-from vips.models.components.matching.simulator import Moments, Simulator, moments_of
+from vips.models.components.matching.simulator import Moments, Simulator
 
 __all__ = ["ACCEPTED", "N_DRAWS", "ChartMatch", "Match", "Totals", "best_match", "check_told", "match_near"]
 
@@ -348,7 +348,7 @@ def _moved(simulator, totals, charts, n_records, sizes: Sequence[int], more: int
 
 
 def _place(simulator, totals: Totals, charts, n_records: float | None, n_simulated: int) -> _Place:
-    moments = moments_of(simulator, charts, totals.groups, n_simulated, totals.ratios)
+    moments = simulator.moments(charts, totals.groups, n_simulated, totals.ratios)
     if n_records is None:
         n_records = _fitting_size(totals, moments)
     A = n_records * np.column_stack([moments.slopes, moments.mean])

@@ -1,54 +1,56 @@
-"""A model of one's own that is matched: two methods more than those of a private fit."""
+"""A model of one's own that is matched: one method more than those of a private fit."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from vips.core.units import is_group
-from vips.expfam import Draws
+from vips.expfam import DiagonalGaussian, Dirichlet, Draws, Gamma, Gaussian
 from vips.model import ConjugateExponentialModel
-from vips.models.components.matching.charts import Chart
+from vips.models.components.matching.charts import Chart, Rates, Reals, Simplexes
+from vips.models.components.matching.coupled import CoupledGenerator
 from vips.models.components.matching.match import ChartMatch, best_match
+from vips.models.components.matching.simulator import Moments, moments_of
 from vips.models.components.matching.steps import StepSimulator, kept_steps, totals_of
 
 __all__ = ["MatchedModel"]
+
+_MOST = 100  # coordinates: each is a simulation
+_MOVE = 0.1  # by which a coordinate moves to see how totals change
+_PER_MEAN = 8  # simulated records of the mean, for each of a change: no scores make the mean more exact
+_N_PILOT = 2_000  # simulated records that tell a scale
+_CHANGE, _MOST_HALVINGS = 0.3, 60  # deviations of a total between both sides of a coordinate, at most
 
 
 class MatchedModel(ConjugateExponentialModel):
     """A model whose ``posterior_`` after a private fit is given that totals are noisy: draws of the parameters whose simulated
     records, clipped and seen as the steps of the fit saw the real ones, give the released totals.
 
-    A subclass writes :meth:`charts` and :meth:`simulated` beside the methods of a
-    :class:`~vips.ConjugateExponentialModel`; its records are rows.
+    A subclass writes :meth:`simulated` beside the methods of a :class:`~vips.ConjugateExponentialModel`. Its records are rows,
+    and its posterior is a ``Dirichlet``, ``Gamma`` or ``Gaussian`` of ``vips.expfam``, or a dict of these. The prior of a match
+    is what ``to_posterior`` makes of totals that are all 0.
     """
 
     @abstractmethod
-    def charts(self, posterior) -> dict[str, Chart]:
-        """The parameters at the mean of a posterior, by name, each as the chart in which it moves."""
-
-    @abstractmethod
-    def simulated(
-        self, charts: Mapping[str, Chart], n_records: int, rng: np.random.Generator
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Records of the model, and how their probability depends on the parameters.
+    def simulated(self, parameters, n_records: int, rng: np.random.Generator) -> np.ndarray:
+        """Records at given parameters, as ``fit`` takes them.
 
         Parameters
         ----------
-        charts : dict of str to Chart
-            Parameters; as many numbers are drawn from ``rng`` whatever they are.
+        parameters : ndarray or dict of str to ndarray
+            In the shapes of the posterior's means.
         n_records : int
         rng : Generator
+            All that is random comes from it, best in as many draws whatever the parameters: then fewer records tell how totals
+            change with them.
 
         Returns
         -------
-        records : ndarray of shape (n_records, n_features)
-        scores : ndarray of shape (n_records, n_coordinates)
-            What ``scores`` of the charts give, side by side: of the records, or of what was drawn with them.
+        ndarray of shape (n_records,) or (n_records, n_features)
         """
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
@@ -60,44 +62,119 @@ class MatchedModel(ConjugateExponentialModel):
                 "A record was all rows of a person, and such models clip them by the norm of their sum, which depends on how "
                 "these are alike: there are no intervals."
             )
-        charts = self.charts(self.last_posterior_)
-        return best_match(_Simulator(self, tuple(charts)), totals_of(self), list(charts.values()))
+        charts = self._charts()
+        n_coordinates = sum(chart.size for chart in charts.values())
+        if n_coordinates > _MOST:
+            raise NotImplementedError(
+                f"The posterior has {n_coordinates} parameters, and each takes a simulation: there are intervals of at most "
+                f"{_MOST}."
+            )
+        simulator, totals = _Simulator(self, tuple(charts)), totals_of(self)
+        return best_match(simulator, totals, simulator.in_scale(list(charts.values()), totals.groups))
 
-    def to_noise_aware_posterior(self) -> dict[str, Draws]:
-        """Draws of the parameters, by the names of their charts, in the shapes that they have in the last step's posterior."""
+    def to_noise_aware_posterior(self) -> Draws | dict[str, Draws]:
+        """Draws of the parameters, in the shapes and under the names of the last step's posterior."""
         match, last = self.match(), self.last_posterior_
         match.check()
-        of_charts = zip(self.charts(last), match.best(), match.draws(), strict=True)
-        draws = {key: draws for name, chart, of in of_charts for key, draws in chart.named(name, of).items()}
-        means = {name: part.mean for name, part in last.items() if name in draws} if isinstance(last, Mapping) else {}
-        return {
-            name: Draws(of.draws.reshape(-1, *means[name].shape)) if name in means else of for name, of in draws.items()
+        parts = last if isinstance(last, Mapping) else {"": last}
+        draws = {
+            name: Draws(steps.reshape(-1, *part.mean.shape), _values(best).reshape(part.mean.shape))
+            for (name, part), best, steps in zip(parts.items(), match.best(), match.draws(), strict=True)
         }
+        return draws if isinstance(last, Mapping) else draws[""]
+
+    def _charts(self) -> dict[str, Chart]:
+        last = self.last_posterior_
+        nothing = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+        try:
+            with np.errstate(all="ignore"):
+                prior = self.to_posterior(nothing, dict.fromkeys(nothing, 0.0), last)
+        except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+            raise NotImplementedError(
+                f"`to_posterior` makes no prior of totals that are 0, which a match needs: {error}"
+            ) from error
+        if isinstance(last, Mapping):
+            return {name: _chart_of(part, prior[name], name) for name, part in last.items()}
+        return {"": _chart_of(last, prior, type(last).__name__)}
 
 
-@dataclass(frozen=True)
-class _Scored:
-    """Simulated records with their scores: those given what was drawn with them, states say, have the same covariances with
-    what is seen."""
+def _chart_of(part, prior, name: str) -> Chart:
+    if isinstance(part, Dirichlet):
+        n_levels = part.mean.shape[-1]
+        return Simplexes.inside(part.mean.reshape(-1, n_levels), float(prior.concentration.mean()))
+    if isinstance(part, Gamma):
+        shape, rate = (np.broadcast_to(of, part.mean.shape).reshape(1, -1) for of in (prior.shape, prior.rate))
+        return Rates(part.mean.reshape(1, -1), shape, rate)
+    if isinstance(part, Gaussian | DiagonalGaussian):
+        std = np.sqrt(prior.var).ravel()
+        return Reals(part.mean.ravel(), std, prior.mean.ravel(), std)
+    raise NotImplementedError(
+        f"The posterior's part {name!r} is a {type(part).__name__}: there are intervals where each part is a Dirichlet, a "
+        "Gamma or a Gaussian of vips.expfam."
+    )
 
-    records: Any
-    scores: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.records)
-
-    def __getitem__(self, places) -> Any:
-        return self.records[places]
+def _values(chart: Chart) -> np.ndarray:
+    return chart.draws(np.zeros((1, chart.size)))[0]
 
 
 @dataclass(frozen=True)
 class _Simulator(StepSimulator):
-    """Records of a :class:`MatchedModel`."""
+    """Records of a :class:`MatchedModel`: what changes their totals is found by moving each coordinate, with the same draws."""
 
     names: Sequence[str]
+    sizes = 2_000, 10_000, 2_000
 
-    def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> Any:
-        return _Scored(*self.model.simulated(dict(zip(self.names, charts, strict=True)), n_records, rng))
+    def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> np.ndarray:
+        last = self.model.last_posterior_
+        shapes = [part.mean.shape for part in (last.values() if isinstance(last, Mapping) else [last])]
+        values = [_values(chart).reshape(shape) for chart, shape in zip(charts, shapes, strict=True)]
+        parameters = dict(zip(self.names, values, strict=True)) if isinstance(last, Mapping) else values[0]
+        records = self.model.simulated(parameters, n_records, CoupledGenerator(rng.integers(2**63)))
+        records = np.asarray(records, dtype=np.float64)
+        if records.shape not in ((n_records,), (n_records, self.model.n_features_in_)):
+            raise ValueError(
+                f"`simulated` must return {n_records:,} records of {self.model.n_features_in_} numbers, not the shape "
+                f"{records.shape}."
+            )
+        return records.reshape(n_records, -1)
 
-    def scores(self, records: _Scored, charts: Sequence[Chart]) -> np.ndarray:
-        return records.scores
+    def scores(self, records: np.ndarray, charts: Sequence[Chart]) -> np.ndarray:
+        return np.zeros((len(records), sum(chart.size for chart in charts)))  # not known
+
+    def moments(self, charts: Sequence[Chart], groups, n_records: int, ratios=None) -> Moments:
+        at = moments_of(self, charts, groups, _PER_MEAN * n_records, ratios)
+        slopes = [self._change(charts, place, groups, n_records) / (2.0 * _MOVE) for place in self._coordinates(charts)]
+        return replace(at, slopes=np.stack(slopes, axis=1))
+
+    def in_scale(self, charts: Sequence[Chart], groups) -> list[Chart]:
+        """Charts of real numbers in whose unit totals change by about their deviation: that of a prior may be far wider."""
+        std = np.sqrt(np.diagonal(moments_of(self, charts, groups, _N_PILOT).cov)) + 1e-300
+        charts = list(charts)
+        for number, coordinate in self._coordinates(charts):
+            if not isinstance(charts[number], Reals):
+                continue
+            for _ in range(_MOST_HALVINGS):
+                if (np.abs(self._change(charts, (number, coordinate), groups, _N_PILOT)) / std).max() < _CHANGE:
+                    break
+                charts[number] = charts[number].narrower(coordinate)
+        return charts
+
+    def _coordinates(self, charts: Sequence[Chart]) -> list[tuple[int, int]]:
+        return [(number, coordinate) for number, chart in enumerate(charts) for coordinate in range(chart.size)]
+
+    def _change(self, charts: Sequence[Chart], place: tuple[int, int], groups, n_records: int) -> np.ndarray:
+        """By how much the mean of what is seen changes from one side of a coordinate to the other."""
+        number, coordinate = place
+        step = _MOVE * np.eye(charts[number].size)[coordinate]
+        below, above = (
+            [*charts[:number], charts[number].moved(side * step), *charts[number + 1 :]] for side in (-1.0, 1.0)
+        )
+        return self._mean(above, groups, n_records) - self._mean(below, groups, n_records)
+
+    def _mean(self, charts: Sequence[Chart], groups, n_records: int) -> np.ndarray:
+        total = 0.0
+        for number, start in enumerate(range(0, n_records, self.at_once)):
+            records = self.simulated(charts, min(self.at_once, n_records - start), np.random.default_rng([1, number]))
+            total += np.hstack([self.seen(records, steps).sum(axis=0) for steps in groups])
+        return total / n_records

@@ -69,6 +69,12 @@ class Simulator(ABC):
         seen = self.seen(records, steps)
         return SeenInPersons(seen, seen.sum(axis=0)[None], np.ones(len(seen)))
 
+    def moments(
+        self, charts: Sequence[Chart], groups: Sequence[Sequence[ReleasedStep]], n_records: int, ratios=None
+    ) -> Moments:
+        """Moments of so many simulated records: :func:`moments_of`, if scores are known."""
+        return moments_of(self, charts, groups, n_records, ratios)
+
     def shares(self, records, step: ReleasedStep) -> np.ndarray:
         """Each record's shares in the components of this step's posterior, shape (n_records, K); only for fits with weights."""
         raise NotImplementedError("This model has no components.")
