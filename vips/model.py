@@ -23,6 +23,7 @@ from vips._support.validation import levels_to_user
 from vips.core import engine
 from vips.core.budget import PrivacyBudget
 from vips.core.contract import Contract, completed_plan, stated_plan
+from vips.core.exact.blas_threads import one_blas_thread
 from vips.core.ledger.ledger import PrivacyLedger
 from vips.core.ledger.origin import RemembersItsLedger
 from vips.core.plan import PrivacyPlan
@@ -358,7 +359,10 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             If the fit has not kept what this needs, as in streams, or a record is more than a row.
         """
         check_is_fitted(self, "last_posterior_")
-        return self.once("match", self.to_match)
+        with (
+            one_blas_thread()
+        ):  # products are small: threads of a busy machine, which wait for each other, take seven times as long
+            return self.once("match", self.to_match)
 
     def findings(self) -> dict[str, float]:
         """Numbers about the fit that a comparison shows, by name: how far the released totals are from those of the match, if

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 from scipy.stats import poisson
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from tests.mutants import check_notices
 from vips import Block, DenseStatistics, PrivacyPlan, StreamPlan, compare
@@ -167,3 +168,12 @@ def test_a_part_that_is_no_distribution_is_refused_in_words():
             return {"mean": average["logs"]}
 
     assert "a Dirichlet, a Gamma or a Gaussian" in Plain(privacy=PLAN).fit(np.ones((50, 1))).why_no_intervals()
+
+
+def test_a_match_takes_one_thread_of_blas():
+    class Seen(Visits):
+        def to_match(self):
+            return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    with threadpool_limits(2):
+        assert Seen(privacy=PLAN).fit(np.ones((50, 1))).match() == {1}

@@ -36,6 +36,7 @@ import numpy as np
 from scipy.linalg import block_diag, cho_solve, null_space, solve_triangular
 from scipy.optimize import nnls
 
+from vips.core.exact.blas_threads import one_blas_thread
 from vips.core.sums import ReleasedStep
 from vips.models.components.matching.charts import Chart
 from vips.models.components.matching.simulator import Moments, Simulator
@@ -286,6 +287,7 @@ def best_match(
     return nearest if nearest is match else replace(nearest, astray=match.misfit)
 
 
+@one_blas_thread()  # as ``model.match``
 @np.errstate(all="ignore")
 def match_near(simulator: Simulator, totals: Totals, starts: Iterable[Sequence[Chart]]) -> ChartMatch | None:
     """The match that begins at the best of these starts, by fewer moves; None if none can be computed."""
