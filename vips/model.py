@@ -361,7 +361,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
         check_is_fitted(self, "last_posterior_")
         with (
             one_blas_thread()
-        ):  # products are small: threads of a busy machine, which wait for each other, take seven times as long
+        ):  # products are small, and threads of a busy machine wait for each other: seven times as slow
             return self.once("match", self.to_match)
 
     def findings(self) -> dict[str, float]:
