@@ -359,9 +359,7 @@ class ConjugateExponentialModel(Contract, SelfDescription, RemembersItsLedger):
             If the fit has not kept what this needs, as in streams, or a record is more than a row.
         """
         check_is_fitted(self, "last_posterior_")
-        with (
-            one_blas_thread()
-        ):  # products are small, and threads of a busy machine wait for each other: seven times as slow
+        with one_blas_thread():  # products are small, and threads of a busy machine wait for each other
             return self.once("match", self.to_match)
 
     def findings(self) -> dict[str, float]:
