@@ -85,7 +85,7 @@ class PrivateClassifier(ClassifierMixin, MadePipeline):
     >>> from vips import PrivacyBudget, PrivateClassifier
     >>> rng = np.random.default_rng(0)
     >>> table = pd.DataFrame({"age": rng.integers(18, 90, 5_000), "town": rng.choice(["A", "B"], 5_000)})
-    >>> y = (np.abs(table["age"] - 50) + 30 * (table["town"] == "A") > 40).to_numpy()
+    >>> y = (np.abs(table["age"] - 50) + 30 * (table["town"] == "A") + rng.normal(0, 10, 5_000) > 40).to_numpy()
     >>> columns = {"age": (18, 90), "town": ["A", "B"]}
     >>> model = PrivateClassifier(columns, privacy=PrivacyBudget(1.0, 1e-6)).fit(table, y)
     >>> model.score(table, y) > 0.8
