@@ -7,15 +7,19 @@ With ``--letters``, documents are of writers, who have so many each on average, 
 ``--texts`` asks what outsiders would: do the ten most probable words of a topic occur together in documents? It is coherent if
 the NPMI of their pairs is larger than for 95 % of ten words that are drawn by frequency. For each label: number of topics,
 share of coherent ones, and mean NPMI. Fits have the planned number of topics, for ε = 1, 2, 4 and 8, with three starts each.
+``--peers`` adds all topics at ε = 1, 4 and 8, beside fits of as many without privacy to the same words: ours, and those
+of scikit-learn and gensim with their defaults, in ten passes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from itertools import product
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 from tqdm.auto import tqdm
 
@@ -40,10 +44,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--letters", type=int, nargs="+", default=LETTERS, help="documents of a writer, on average")
     parser.add_argument("--epsilons", type=float, nargs="+", default=EPSILONS)
     parser.add_argument("--texts", action="store_true", help="coherence of topics in texts, by label")
+    parser.add_argument("--peers", action="store_true", help="with --texts: scikit-learn and gensim, too")
     options = parser.parse_args(arguments)
     folder, rows = folder_of("topic_labels", options), []
     if options.texts:
-        print(text := table_of_texts())
+        print(text := table_of_texts() + ("\n" + table_of_peers() if options.peers else ""))
         if folder is not None:
             write_text(folder / "texts.md", text)
         return
@@ -64,19 +69,9 @@ def main(arguments: list[str]) -> None:
 def table_of_texts() -> str:
     """Markdown: coherence by label."""
     lines = ["| texts | documents, words | topics | real: coherent, NPMI | doubtful | noise |", "| --- " * 6 + "|"]
-    names = [name.isalpha() and name not in ENGLISH_STOP_WORDS for name in words_of_sentences()[2][1:]]
-    texts = {
-        "articles": load_wikipedia(10_000).counts,
-        "docstrings": docstrings(),
-        "sentences": sentences()[:, np.flatnonzero(names)],
-    }
-    for name, counts in texts.items():
-        counts = sp.csr_array(counts[:, np.sort(np.argsort(-np.asarray(counts.sum(axis=0)).ravel())[:1_000])])
-        counts = counts.astype(np.int64)
+    for name, counts in corpora():
+        least = incoherent(counts)
         labels, coherence, sizes = labelled(counts)
-        rng, shares = np.random.default_rng(0), np.asarray(counts.sum(axis=0)).ravel() / counts.sum()
-        drawn = [rng.choice(len(shares), 10, replace=False, p=shares) for _ in range(400)]
-        least = np.quantile(npmi(counts, drawn), 0.95)
         cells = []
         for label in LABELS:
             part = coherence[labels == label]
@@ -86,6 +81,62 @@ def table_of_texts() -> str:
         n_topics = ", ".join(map(str, sizes))
         lines.append(f"| {name} | {counts.shape[0]:,}, {counts.shape[1]:,} | {n_topics} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def corpora() -> Iterator[tuple[str, sp.csr_array]]:
+    """Counts of the thousand most frequent words of three texts."""
+    names = [name.isalpha() and name not in ENGLISH_STOP_WORDS for name in words_of_sentences()[2][1:]]
+    texts = {
+        "articles": load_wikipedia(10_000).counts,
+        "docstrings": docstrings(),
+        "sentences": sentences()[:, np.flatnonzero(names)],
+    }
+    for name, counts in texts.items():
+        most = np.sort(np.argsort(-np.asarray(counts.sum(axis=0)).ravel())[:1_000])
+        yield name, sp.csr_array(counts[:, most]).astype(np.int64)
+
+
+def incoherent(counts: sp.csr_array) -> float:
+    """The NPMI that 95 % of ten words drawn by frequency do not reach."""
+    rng, shares = np.random.default_rng(0), np.asarray(counts.sum(axis=0)).ravel() / counts.sum()
+    drawn = [rng.choice(len(shares), 10, replace=False, p=shares) for _ in range(400)]
+    return float(np.quantile(npmi(counts, drawn), 0.95))
+
+
+def table_of_peers() -> str:
+    """Markdown: coherent topics, their mean NPMI and seconds, of all topics of a fit."""
+    lines = ["| texts | ε | topics | vips | vips without privacy | scikit-learn | gensim |", "| --- " * 7 + "|"]
+    for (name, counts), epsilon in product(corpora(), (1.0, 4.0, 8.0)):
+        model, least = LatentDirichletAllocation(vocabulary=counts.shape[1]), incoherent(counts)
+        planned = plan_for(model, n_records=counts.shape[0], privacy=PrivacyBudget(epsilon, DELTA)).apply(model)
+        n_topics, cells = planned.n_components, []
+        for fit in (
+            lambda seed, private=planned, X=counts: clone(private).set_params(random_state=seed).fit(X).components_,
+            lambda seed, K=n_topics, X=counts: LatentDirichletAllocation(K, random_state=seed).fit(X).components_,
+            lambda seed, K=n_topics, X=counts: of_sklearn(X, K, seed),
+            lambda seed, K=n_topics, X=counts: of_gensim(X, K, seed),
+        ):
+            began = time.process_time()
+            topics = [fit(seed) for seed in range(3)]
+            seconds = (time.process_time() - began) / 3
+            coherence = np.concatenate([npmi(counts, np.argsort(-topic, axis=1)[:, :10]) for topic in topics])
+            cells.append(f"{100 * (coherence > least).mean():.0f} %, {coherence.mean():.2f}, {seconds:.1f} s")
+        lines.append(f"| {name} | {epsilon:g} | {n_topics} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def of_sklearn(counts: sp.csr_array, n_topics: int, seed: int) -> np.ndarray:
+    from sklearn.decomposition import LatentDirichletAllocation as Peer
+
+    return Peer(n_topics, max_iter=10, random_state=seed).fit(counts).components_
+
+
+def of_gensim(counts: sp.csr_array, n_topics: int, seed: int) -> np.ndarray:
+    from gensim.matutils import Sparse2Corpus
+    from gensim.models import LdaModel
+
+    texts = Sparse2Corpus(counts, documents_columns=False)
+    return LdaModel(texts, num_topics=n_topics, passes=10, eval_every=None, random_state=seed).state.get_lambda()
 
 
 def labelled(counts: sp.csr_array) -> tuple[np.ndarray, np.ndarray, list[int]]:
