@@ -199,9 +199,10 @@ def table(rows: list[dict]) -> str:
             lines.append(f"| {row['kind']} | any | any | none: {row['reason']} | | | 0 of {row['fits']} | |")
             continue
         held = f"{row['held']:.3f} ± {row['held, standard error']:.3f}"
-        sizes = {name: abs(values[1]) for name, values in row["coefficients"].items()}
+        told = {name: values for name, values in row["coefficients"].items() if np.isfinite(values[3])}  # by some fit
+        sizes = {name: abs(values[1]) for name, values in told.items()}
         largest = max(sizes, key=sizes.get)
-        bias = f"{np.mean(list(sizes.values())):.1f}, {sizes[largest]:.1f} ({largest}: {row['coefficients'][largest][3]:+.1f})"
+        bias = f"{np.mean(list(sizes.values())):.1f}, {sizes[largest]:.1f} ({largest}: {told[largest][3]:+.1f})"
         lines.append(
             f"| {row['kind']} | {row['persons']:,} | {row['epsilon']:g} | {held} | {bias} | {row['error over deviation']:.2f} "
             f"| {row['with intervals']} of {row['fits']} | {row['seconds']:.1f} |"
