@@ -170,6 +170,25 @@ def test_a_part_that_is_no_distribution_is_refused_in_words():
     assert "a Dirichlet, a Gamma or a Gaussian" in Plain(privacy=PLAN).fit(np.ones((50, 1))).why_no_intervals()
 
 
+class Spread(Times):
+    """With squares, which the posterior does not need."""
+
+    def blocks(self):
+        return super().blocks() | {"squares": Block(())}
+
+    def expected_statistics(self, records, posterior):
+        logs = np.log(np.clip(records[:, 0], 0.05, 3.0))
+        return DenseStatistics({"logs": logs, "count": np.ones(len(records)), "squares": 0.5 * logs**2})
+
+
+@pytest.mark.parametrize(("deviation", "is_told"), [(1.0, False), (1.4, True)])
+def test_a_sum_that_the_posterior_does_not_need_tells_records_of_another_law(deviation, is_told):
+    """The misfit is about a draw of N(0, 1) for records of the model, and about 33 for others."""
+    times = np.random.default_rng(0).lognormal(0.5, deviation, (20_000, 1))
+    plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=4, clip_norm=1.5)
+    assert (Spread(privacy=plan).fit(times).match().misfit > 6.0) == is_told
+
+
 def test_a_match_takes_one_thread_of_blas():
     class Seen(Visits):
         def to_match(self):
