@@ -79,7 +79,7 @@ def clips_are_forgotten(patch):
 
 
 def slopes_have_another_sign(patch):
-    patch.setattr(own_module, "replace", lambda moments, slopes: replace(moments, slopes=-slopes))
+    patch.setattr(own_module, "replace", lambda moments, slopes, **others: replace(moments, slopes=-slopes, **others))
 
 
 @pytest.mark.parametrize("mutant", [clips_are_forgotten, slopes_have_another_sign])

@@ -22,7 +22,8 @@ __all__ = ["MatchedModel"]
 _MOST = 100  # coordinates: each is a simulation
 _MOVE = 0.1  # by which a coordinate moves to see how totals change
 _PER_MEAN = 8  # simulated records of the mean, for each of a change: no scores make the mean more exact
-_N_PILOT = 2_000  # simulated records that tell a scale
+_N_PILOT = 4_000  # simulated records that tell a scale
+_LEAST_LEFT = 0.02  # of the variance of a simulated mean
 _CHANGE, _MOST_HALVINGS = 0.3, 60  # deviations of a total between both sides of a coordinate, at most
 
 
@@ -45,12 +46,12 @@ class MatchedModel(ConjugateExponentialModel):
             In the shapes of the posterior's means.
         n_records : int
         rng : Generator
-            All that is random comes from it, best in as many draws whatever the parameters: then fewer records tell how totals
-            change with them.
+            All that is random comes from it, best in as many draws whatever the parameters: then few records tell how totals
+            change with them. Draws of one call are stratified.
 
         Returns
         -------
-        ndarray of shape (n_records,) or (n_records, n_features)
+        ndarray of shape (n_records, n_features), or (n_records,) of a single feature
         """
 
     def kept_steps(self, n_steps: int) -> Collection[int]:
@@ -123,7 +124,8 @@ class _Simulator(StepSimulator):
     """Records of a :class:`MatchedModel`: what changes their totals is found by moving each coordinate, with the same draws."""
 
     names: Sequence[str]
-    sizes = 2_000, 10_000, 2_000
+    sizes = 4_000, 12_000, 4_000
+    at_once = 2_000
 
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> np.ndarray:
         last = self.model.last_posterior_
@@ -145,7 +147,9 @@ class _Simulator(StepSimulator):
     def moments(self, charts: Sequence[Chart], groups, n_records: int, ratios=None) -> Moments:
         at = moments_of(self, charts, groups, _PER_MEAN * n_records, ratios)
         slopes = [self._change(charts, place, groups, n_records) / (2.0 * _MOVE) for place in self._coordinates(charts)]
-        return replace(at, slopes=np.stack(slopes, axis=1))
+        spread = self._means(charts, groups, n_records).var(axis=0, ddof=1) * self.at_once
+        left = np.clip((spread / (np.diagonal(at.cov) + 1e-300)).max(), _LEAST_LEFT, 1.0)  # by stratified draws
+        return replace(at, slopes=np.stack(slopes, axis=1), unexplained=left * at.unexplained)
 
     def in_scale(self, charts: Sequence[Chart], groups) -> list[Chart]:
         """Charts of real numbers in whose unit totals change by about their deviation: that of a prior may be far wider."""
@@ -170,11 +174,12 @@ class _Simulator(StepSimulator):
         below, above = (
             [*charts[:number], charts[number].moved(side * step), *charts[number + 1 :]] for side in (-1.0, 1.0)
         )
-        return self._mean(above, groups, n_records) - self._mean(below, groups, n_records)
+        return np.subtract(*(self._means(of, groups, n_records).mean(axis=0) for of in (above, below)))
 
-    def _mean(self, charts: Sequence[Chart], groups, n_records: int) -> np.ndarray:
-        total = 0.0
-        for number, start in enumerate(range(0, n_records, self.at_once)):
-            records = self.simulated(charts, min(self.at_once, n_records - start), np.random.default_rng([1, number]))
-            total += np.hstack([self.seen(records, steps).sum(axis=0) for steps in groups])
-        return total / n_records
+    def _means(self, charts: Sequence[Chart], groups, n_records: int) -> np.ndarray:
+        """Means of what is seen in portions of simulated records, at least two, shape (n_portions, n_totals)."""
+        means = []
+        for number in range(max(round(n_records / self.at_once), 2)):
+            records = self.simulated(charts, self.at_once, np.random.default_rng([1, number]))
+            means.append(np.hstack([self.seen(records, steps).mean(axis=0) for steps in groups]))
+        return np.stack(means)
