@@ -9,7 +9,7 @@ __all__ = ["CoupledGenerator"]
 
 
 class CoupledGenerator(np.random.Generator):
-    """A generator whose laws are inverted at stratified uniform numbers.
+    """A generator whose laws below are inverted at stratified uniform numbers; others are NumPy's.
 
     NumPy rejects draws, so that a small change of a parameter changes all that follow; here each takes one uniform number. The
     n numbers of a call lie in n equal parts of [0, 1), one in each (in each column), so that means of simulated records have
@@ -23,9 +23,10 @@ class CoupledGenerator(np.random.Generator):
     def __init__(self, seed) -> None:
         super().__init__(np.random.PCG64(seed))
 
-    def random(self, size=None, dtype=np.float64, out=None):
-        if size is None or not np.ndim(draws := super().random(size)):
-            return super().random() if size is None else draws
+    def random(self, size=None):
+        draws = super().random(size)
+        if np.ndim(draws) == 0:
+            return draws
         parts = np.broadcast_to(np.arange(len(draws)).reshape(-1, *[1] * (draws.ndim - 1)), draws.shape)
         return (self.permuted(parts, axis=0) + draws) / max(len(draws), 1)
 
@@ -35,7 +36,7 @@ class CoupledGenerator(np.random.Generator):
     def normal(self, loc=0.0, scale=1.0, size=None):
         return self._inverted(stats.norm, (loc, scale), size)
 
-    def standard_normal(self, size=None, dtype=np.float64, out=None):
+    def standard_normal(self, size=None):
         return self.normal(size=size)
 
     def lognormal(self, mean=0.0, sigma=1.0, size=None):

@@ -115,7 +115,7 @@ def how_many(model, X=None) -> HowMany:
     one, the records.
 
     Fit more components than you expect: of a fit of K, numbers from 1 to K are compared. It takes about as long as K matches:
-    about a minute for six classes of ten columns; of an ordinary fit as K fits.
+    ten seconds for six classes of ten columns; of an ordinary fit as K fits.
 
     Parameters
     ----------

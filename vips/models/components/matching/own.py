@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -64,27 +65,28 @@ class MatchedModel(ConjugateExponentialModel):
                 "these are alike: there are no intervals."
             )
         charts = self._charts()
-        n_coordinates = sum(chart.size for chart in charts.values())
+        n_coordinates = sum(chart.size for chart in charts)
         if n_coordinates > _MOST:
             raise NotImplementedError(
                 f"The posterior has {n_coordinates} parameters, and each takes a simulation: there are intervals of at most "
                 f"{_MOST}."
             )
-        simulator, totals = _Simulator(self, tuple(charts)), totals_of(self)
-        return best_match(simulator, totals, simulator.in_scale(list(charts.values()), totals.groups))
+        simulator, totals = _Simulator(self), totals_of(self)
+        return best_match(simulator, totals, simulator.in_scale(charts, totals.groups))
 
     def to_noise_aware_posterior(self) -> Draws | dict[str, Draws]:
         """Draws of the parameters, in the shapes and under the names of the last step's posterior."""
         match, last = self.match(), self.last_posterior_
         match.check()
-        parts = last if isinstance(last, Mapping) else {"": last}
-        draws = {
-            name: Draws(steps.reshape(-1, *part.mean.shape), _values(best).reshape(part.mean.shape))
-            for (name, part), best, steps in zip(parts.items(), match.best(), match.draws(), strict=True)
-        }
-        return draws if isinstance(last, Mapping) else draws[""]
+        of_charts = (best.named("", of)[""] for best, of in zip(match.best(), match.draws(), strict=True))
+        shapes = (part.mean.shape for part in _parts(last).values())
+        draws = (
+            Draws(of.draws.reshape(-1, *shape), of.mean.reshape(shape))
+            for of, shape in zip(of_charts, shapes, strict=True)
+        )
+        return _as_posterior(last, draws)
 
-    def _charts(self) -> dict[str, Chart]:
+    def _charts(self) -> list[Chart]:
         last = self.last_posterior_
         nothing = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
         try:
@@ -94,9 +96,19 @@ class MatchedModel(ConjugateExponentialModel):
             raise NotImplementedError(
                 f"`to_posterior` makes no prior of totals that are 0, which a match needs: {error}"
             ) from error
-        if isinstance(last, Mapping):
-            return {name: _chart_of(part, prior[name], name) for name, part in last.items()}
-        return {"": _chart_of(last, prior, type(last).__name__)}
+        priors = _parts(prior)
+        return [_chart_of(part, priors[name], name or "posterior") for name, part in _parts(last).items()]
+
+
+def _parts(posterior) -> dict[str, Any]:
+    """Distributions of a posterior by name; a single one has no name."""
+    return dict(posterior) if isinstance(posterior, Mapping) else {"": posterior}
+
+
+def _as_posterior(posterior, values: Iterable[Any]) -> Any:
+    """One of these values for each part of a posterior: a dict, or a single one, as the posterior is."""
+    named = dict(zip(_parts(posterior), values, strict=True))
+    return named if isinstance(posterior, Mapping) else named[""]
 
 
 def _chart_of(part, prior, name: str) -> Chart:
@@ -115,23 +127,18 @@ def _chart_of(part, prior, name: str) -> Chart:
     )
 
 
-def _values(chart: Chart) -> np.ndarray:
-    return chart.draws(np.zeros((1, chart.size)))[0]
-
-
 @dataclass(frozen=True)
 class _Simulator(StepSimulator):
     """Records of a :class:`MatchedModel`: what changes their totals is found by moving each coordinate, with the same draws."""
 
-    names: Sequence[str]
     sizes = 4_000, 12_000, 4_000
     at_once = 2_000
 
     def simulated(self, charts: Sequence[Chart], n_records: int, rng: np.random.Generator) -> np.ndarray:
         last = self.model.last_posterior_
-        shapes = [part.mean.shape for part in (last.values() if isinstance(last, Mapping) else [last])]
-        values = [_values(chart).reshape(shape) for chart, shape in zip(charts, shapes, strict=True)]
-        parameters = dict(zip(self.names, values, strict=True)) if isinstance(last, Mapping) else values[0]
+        values = (chart.draws(np.zeros((1, chart.size)))[0] for chart in charts)  # after no move
+        parts = zip(values, _parts(last).values(), strict=True)
+        parameters = _as_posterior(last, (value.reshape(part.mean.shape) for value, part in parts))
         records = self.model.simulated(parameters, n_records, CoupledGenerator(rng.integers(2**63)))
         records = np.asarray(records, dtype=np.float64)
         if records.shape not in ((n_records,), (n_records, self.model.n_features_in_)):
@@ -153,11 +160,10 @@ class _Simulator(StepSimulator):
 
     def in_scale(self, charts: Sequence[Chart], groups) -> list[Chart]:
         """Charts of real numbers in whose unit totals change by about their deviation: that of a prior may be far wider."""
-        std = np.sqrt(np.diagonal(moments_of(self, charts, groups, _N_PILOT).cov)) + 1e-300
         charts = list(charts)
-        for number, coordinate in self._coordinates(charts):
-            if not isinstance(charts[number], Reals):
-                continue
+        places = [place for place in self._coordinates(charts) if isinstance(charts[place[0]], Reals)]
+        std = np.sqrt(np.diagonal(moments_of(self, charts, groups, _N_PILOT).cov)) + 1e-300 if places else 1.0
+        for number, coordinate in places:
             for _ in range(_MOST_HALVINGS):
                 if (np.abs(self._change(charts, (number, coordinate), groups, _N_PILOT)) / std).max() < _CHANGE:
                     break
